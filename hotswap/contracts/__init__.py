@@ -1,0 +1,1 @@
+"""The types that parts are made of. Standard library only; each file is one kind of part."""

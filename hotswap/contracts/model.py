@@ -1,0 +1,67 @@
+"""What the author of a model preset writes: an address that models are reached at, or a server to start."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from hotswap.contracts.options import Part
+
+Say = Callable[[str], None]
+"""Shows one line of progress to the person."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """US dollars for a million tokens. Null where a price is not known."""
+
+    input: float | None = None
+    cached: float | None = None
+    cache_write: float | None = None
+    output: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upstream:
+    """Where the proxy sends model calls: a provider's address, key, and what is known of the model there."""
+
+    url: str
+    """Ends in the version segment where the provider has one: `https://api.example.com/v1`."""
+    key: str | None = field(default=None, repr=False)
+    """The key itself; null where the endpoint takes none. Lives in the eval process alone."""
+    model: str = ""
+    """The model's id as the provider knows it."""
+    dialects: tuple[str, ...] = ("chat",)
+    """In order of preference."""
+    context: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Added to each request."""
+    drop: tuple[str, ...] = ()
+    """Top-level fields of a request that this endpoint does not take."""
+    prices: Prices | None = None
+    sampling: Mapping[str, object] = field(default_factory=dict)
+    """What is sent where the run sets nothing else."""
+
+
+class Preset(Part):
+    """A family of models behind one address: `-m NAME/MODEL`."""
+
+    url: ClassVar[str] = ""
+    key_variable: ClassVar[str | None] = None
+    """The environment variable that holds the key; null where none is needed."""
+    dialects: ClassVar[tuple[str, ...]] = ("chat",)
+    provider: ClassVar[str | None] = None
+    """The provider's name in the price list; null where there are no prices."""
+    single: ClassVar[bool] = False
+    """The preset is one model: `-m NAME`, without a slash."""
+
+    def upstream(self, model: str, key: str | None) -> Upstream:
+        """Get the address for one model."""
+        return Upstream(url=self.url, key=key, model=model, dialects=self.dialects)
+
+    @asynccontextmanager
+    async def serve(self, upstream: Upstream, say: Say) -> AsyncIterator[Upstream]:  # noqa: ARG002
+        """Make the endpoint ready for the length of a run; the default has nothing to start."""
+        yield upstream

@@ -1,0 +1,221 @@
+"""The settings of a part, declared as its class's annotated attributes.
+
+    class Loop(Harness):
+        tools: tuple[str, ...] = ()
+        \"\"\"Tools that the model may call.\"\"\"
+
+The attribute is the setting, the sentence beneath it is its help text, and the same name works in TOML
+(`[harness.loop] tools = ["bash"]`), as a flag (`--harness.loop.tools bash`) and in a variant (`-H loop,tools=bash`).
+Standard library only: a taskset's class is also read inside foreign environments.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import textwrap
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Union, dataclass_transform, get_args, get_origin
+
+from hotswap.errors import UsageError, did_you_mean
+
+MISSING: Any = object()
+"""The default of a setting that has none."""
+
+TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting of a part: its name, type, default and sentence."""
+
+    name: str
+    type: Any
+    default: Any
+    doc: str
+
+    @property
+    def required(self) -> bool:
+        return self.default is MISSING
+
+    @property
+    def type_name(self) -> str:
+        """How a person would write the type: `int`, `"exact" | "contains"`, `list of str`."""
+        return _type_name(self.type)
+
+
+@dataclass_transform(kw_only_default=True)
+class Part:
+    """The base of all that can be swapped: its annotated public attributes are its settings.
+
+    Building one coerces each value to its type (text from a flag as well as a value from TOML) and raises UsageError
+    with one line for every setting that is unknown, missing or of the wrong type.
+    """
+
+    dependencies: ClassVar[tuple[str, ...]] = ()
+    """PyPI packages that this part's own code needs, beyond the standard library and ours."""
+
+    def __init__(self, **settings: Any) -> None:
+        known = {option.name: option for option in options(type(self))}
+        problems = [f"unknown setting {name!r}.{did_you_mean(name, known)}" for name in settings if name not in known]
+        for name, option in known.items():
+            if name in settings:
+                try:
+                    setattr(self, name, coerce(settings[name], option.type))
+                except ValueError as error:
+                    problems.append(f"{name} = {settings[name]!r}: {error}")
+            elif option.required:
+                problems.append(f"setting {name!r} ({option.type_name}) is required: {option.doc}")
+            else:
+                setattr(self, name, option.default)
+        if problems:
+            raise UsageError(*problems)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting with its value, in order of declaration."""
+        return {option.name: getattr(self, option.name) for option in options(type(self))}
+
+
+@cache
+def options(cls: type) -> tuple[Option, ...]:
+    """Get the settings that a class and its bases declare, the bases' first."""
+    found: dict[str, Option] = {}
+    for base in reversed(cls.__mro__):
+        sentences = _sentences(base)
+        hints = _hints(base)
+        for name in base.__dict__.get("__annotations__", {}):
+            hint = hints[name]
+            if name.startswith("_") or hint is ClassVar or get_origin(hint) is ClassVar:
+                continue
+            default = base.__dict__.get(name, MISSING)
+            found[name] = Option(name, hint, default, sentences.get(name, ""))
+    return tuple(found.values())
+
+
+def coerce(value: Any, hint: Any) -> Any:
+    """Get `value` as the type `hint`; text is read as a person would type it. Raises ValueError with what was expected."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _coerce_union(value, arguments)
+    if origin is Literal:
+        return _coerce_literal(value, arguments)
+    if hint in (list, tuple) or origin in (list, tuple, Sequence):
+        return _coerce_sequence(value, hint)
+    if hint is dict or origin in (dict, Mapping):
+        return _coerce_mapping(value, arguments)
+    return _coerce_scalar(value, hint)
+
+
+def _coerce_union(value: Any, choices: tuple[Any, ...]) -> Any:
+    if value is None or (isinstance(value, str) and value.lower() == "none"):
+        if type(None) in choices:
+            return None
+        raise ValueError("may not be none")
+    rest = [choice for choice in choices if choice is not type(None)]
+    ordered = sorted(rest, key=lambda choice: choice is str)  # text fits everything: try it last
+    problems = []
+    for choice in ordered:
+        try:
+            return coerce(value, choice)
+        except ValueError as error:
+            problems.append(str(error))
+    raise ValueError("; or ".join(problems))
+
+
+def _coerce_literal(value: Any, choices: tuple[Any, ...]) -> Any:
+    for choice in choices:
+        if value == choice or (isinstance(value, str) and value == str(choice)):
+            return choice
+    raise ValueError(f"expected one of {', '.join(map(str, choices))}")
+
+
+def _coerce_sequence(value: Any, hint: Any) -> Any:
+    kind = tuple if hint is tuple or get_origin(hint) is tuple else list
+    item = next((argument for argument in get_args(hint) if argument is not Ellipsis), Any)
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, Sequence):
+        raise ValueError(f"expected a list, got {type(value).__name__}")
+    return kind(coerce(part, item) for part in value)
+
+
+def _coerce_mapping(value: Any, arguments: tuple[Any, ...]) -> Any:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError:
+            raise ValueError('expected a table, as JSON: {"key": "value"}') from None
+    if not isinstance(value, Mapping):
+        raise ValueError(f"expected a table, got {type(value).__name__}")
+    item = arguments[1] if len(arguments) == 2 else Any
+    return {str(key): coerce(part, item) for key, part in value.items()}
+
+
+def _coerce_scalar(value: Any, hint: Any) -> Any:
+    text = value.strip().lower() if isinstance(value, str) else None
+    if hint is bool:
+        if isinstance(value, bool) or text in TRUE + FALSE:
+            return value if text is None else text in TRUE
+        raise ValueError("expected true or false")
+    if hint in (int, float) and not isinstance(value, bool):
+        try:
+            if isinstance(value, (int, hint)):
+                return hint(value)
+            if text is not None:
+                return hint(text.replace("_", ""))
+        except ValueError:
+            pass
+    elif hint is Path and isinstance(value, str | Path):
+        return Path(value).expanduser()
+    elif hint is str and isinstance(value, str):
+        return value
+    elif isinstance(hint, type) and hint not in (str, int, float) and isinstance(value, hint):
+        return value
+    raise ValueError(f"expected {_type_name(hint)}, got {type(value).__name__}")
+
+
+def _type_name(hint: Any) -> str:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is type(None):
+        return "none"
+    if origin in (Union, types.UnionType):
+        return " | ".join(_type_name(argument) for argument in arguments)
+    if origin is Literal:
+        return " | ".join(json.dumps(argument) for argument in arguments)
+    if origin in (list, tuple, Sequence):
+        return f"list of {_type_name(next((a for a in arguments if a is not Ellipsis), Any))}"
+    names = {int: "a whole number", float: "a number", str: "text", bool: "true | false", Path: "a path", Any: "anything"}
+    return names.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    """Resolve a class's own annotations; the module's names and the class's own namespace count."""
+    own = cls.__dict__.get("__annotations__", {})
+    if not any(isinstance(hint, str) for hint in own.values()):
+        return dict(own)
+    return typing.get_type_hints(cls, include_extras=True)
+
+
+def _sentences(cls: type) -> dict[str, str]:
+    """Read the sentence beneath each annotated attribute from the class's source; none where there is no source."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    body = tree.body[0].body if tree.body and isinstance(tree.body[0], ast.ClassDef) else []
+    found = {}
+    for field, below in zip(body, body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            text = below.value.value if isinstance(below.value, ast.Constant) else None
+            if isinstance(text, str):
+                found[field.target.id] = " ".join(text.split())
+    return found

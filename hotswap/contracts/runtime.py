@@ -1,0 +1,176 @@
+"""What a runtime's author writes: boxes, in which commands run, files come and go, and the proxy is reached."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from hotswap.contracts.options import Part
+
+OUTPUT_LIMIT = 1 << 20
+"""Bytes that are kept of each output stream, half from its beginning and half from its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """One process to start. Never a shell string."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Added to the box's own environment."""
+    cwd: str | None = None
+    """Null: the box's working directory. A relative path hangs below it."""
+    user: str | None = None
+    stdin: bytes | None = None
+    """Null: at end of file from the start."""
+    timeout_s: float | None = None
+    """After this the whole tree is ended and the result says so."""
+    output_limit: int = OUTPUT_LIMIT
+
+
+@dataclass(frozen=True)
+class Output:
+    """What was kept of one output stream: all of it, or its beginning and its end."""
+
+    head: bytes = b""
+    tail: bytes = b""
+    size: int = 0
+    """Bytes that the process wrote in all."""
+
+    def __bytes__(self) -> bytes:
+        missing = self.size - len(self.head) - len(self.tail)
+        if not missing:
+            return self.head + self.tail
+        return self.head + f"\n[... {missing} of {self.size} bytes left out ...]\n".encode() + self.tail
+
+    @property
+    def text(self) -> str:
+        """As text: bytes that are no UTF-8 become U+FFFD."""
+        return bytes(self).decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a process ended."""
+
+    exit: int | None
+    """Its exit code; null when a signal ended it."""
+    signal: int | None
+    stdout: Output
+    stderr: Output
+    elapsed_s: float
+    ended_by: Literal["itself", "timeout", "us"] = "itself"
+    """`timeout`: its time limit; `us`: `Process.end` or `Box.end_processes`."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file's content and mode."""
+
+    content: bytes
+    mode: int = 0o644
+
+
+Files = Mapping[str, File]
+"""Files by path relative to the box's working directory; an absolute path is taken as it is."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Where the proxy listens on the host."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What a rollout needs of its box."""
+
+    rollout: str
+    """The rollout's id: labels whatever the runtime makes for it."""
+    gate: Gate
+    mounts: tuple[Path, ...] = ()
+    """Host folders that must be readable inside; `Box.locate` says where."""
+
+
+class Process(ABC):
+    """A process that was started in a box."""
+
+    @abstractmethod
+    async def wait(self) -> Result:
+        """Get how it ended. May be awaited more than once. A child that keeps an output open does not delay it."""
+
+    @abstractmethod
+    async def end(self) -> None:
+        """End it and everything that it started: TERM, then after a short grace KILL. Returns when all are gone."""
+
+    @abstractmethod
+    def output(self) -> AsyncIterator[bytes]:
+        """Iterate over stdout as it comes, from its beginning; one reader, and it must keep reading."""
+
+    @abstractmethod
+    async def send(self, data: bytes | None) -> None:
+        """Write to standard input of a process started with `stdin=b""`; None closes it."""
+
+
+class Box(ABC):
+    """One started instance of a runtime."""
+
+    workdir: str
+    """Absolute path inside of the directory that commands run in."""
+    home: str
+    """Absolute path inside of the home folder: outside the working directory, private to this box."""
+    url: str
+    """The proxy as seen from inside, without a path."""
+
+    @abstractmethod
+    async def start(self, command: Command) -> Process:
+        """Start a process. Raises Fault (runtime) where the box cannot; a program that is not there exits with 127."""
+
+    async def run(self, command: Command) -> Result:
+        """Start a process and wait for its end; cancelled, the process is ended first."""
+        process = await self.start(command)
+        try:
+            return await process.wait()
+        except BaseException:
+            await process.end()
+            raise
+
+    @abstractmethod
+    async def put(self, files: Files) -> None:
+        """Write files, making folders as needed."""
+
+    @abstractmethod
+    async def get(self, paths: Sequence[str]) -> Files:
+        """Read files. One that does not exist is left out; one that leads outside the box is refused."""
+
+    @abstractmethod
+    async def end_processes(self) -> None:
+        """End every process that was started in this box and is still running, and all that they started."""
+
+    @abstractmethod
+    async def alive(self) -> bool:
+        """Whether commands can still be started."""
+
+    @abstractmethod
+    def locate(self, path: Path) -> str:
+        """Where a path below one of `Needs.mounts` is found inside."""
+
+
+class Runtime(Part, ABC):
+    """The place where the program runs. It hands out boxes."""
+
+    closed: ClassVar[bool] = False
+    """Whether agent code is kept from the host and from other rollouts."""
+
+    @abstractmethod
+    def box(self, needs: Needs) -> AbstractAsyncContextManager[Box]:
+        """A started box; on leaving, all its processes are gone and everything that it left is removed."""
+
+    def check(self) -> None:  # noqa: B027
+        """Raise UsageError, naming the remedy, where this machine cannot provide such boxes."""

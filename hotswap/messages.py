@@ -1,0 +1,113 @@
+"""One neutral form of a model exchange, whatever its dialect.
+
+A dialect reads its wire format into these; the trace stores them. What a dialect says that has no place here is kept
+in `extra`, as sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Finish = Literal["stop", "length", "tool_calls", "content_filter", "other"]
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call of a tool that the model asked for."""
+
+    id: str
+    name: str
+    arguments: str
+    """As the model wrote them: text that should be JSON and need not be."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a conversation."""
+
+    role: str
+    content: str | Sequence[Any] | None = None
+    """Text, or the dialect's list of parts, or null beside tool calls."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    """On a tool's message: the call that it answers."""
+    reasoning: str | None = None
+    refusal: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The content as text; parts that are no text are left out."""
+        if self.content is None or isinstance(self.content, str):
+            return self.content or ""
+        parts = (part if isinstance(part, str) else part.get("text") for part in self.content if part)
+        return "".join(part for part in parts if isinstance(part, str))
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens. Null where the provider did not say. `cached` and `cache_write` are parts of `input`, `reasoning` of `output`."""
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        """Add field by field; unknown and known is known, so that a sum says how much at least was used."""
+        return Usage(*(_sum(mine, theirs) for mine, theirs in zip(self.values(), other.values(), strict=True)))
+
+    def values(self) -> tuple[int | None, ...]:
+        return (self.input, self.output, self.cached, self.cache_write, self.reasoning)
+
+    @property
+    def total(self) -> int:
+        """Input and output tokens that are known of."""
+        return (self.input or 0) + (self.output or 0)
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else a + b
+
+
+@dataclass(frozen=True)
+class ProviderError:
+    """What a provider said instead of an answer, or that it said nothing."""
+
+    type: str
+    """`rate_limit`, `overloaded`, `context_length`, `auth`, `bad_request`, `server`, `connection`, `timeout`, `truncated`,
+    `empty`, `malformed`."""
+    message: str
+    """In the provider's own words where there are any."""
+    status: int | None = None
+    """The HTTP status; null where there was no answer."""
+    retryable: bool = False
+    retry_after_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a program asked a model."""
+
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[Any, ...] = ()
+    """As sent."""
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """The values that steer the answer, in the dialect's own words: temperature, token limits, effort."""
+    stream: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: messages, or an error, or (cut off) the beginning of one and an error."""
+
+    messages: tuple[Message, ...] = ()
+    finish: Finish | None = None
+    usage: Usage = Usage()
+    model: str | None = None
+    """The model that answered, by its own account."""
+    error: ProviderError | None = None

@@ -1,0 +1,273 @@
+"""The record of one rollout, and how it is written as one line of JSON.
+
+The field names are fixed: other people's scripts read them. `trace.schema.json`, beside this file, describes the line;
+a test validates every trace that any test writes against it. Standard library only: scoring functions receive a Trace.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from hotswap.errors import ErrorRecord
+from hotswap.messages import ToolCall, Usage
+
+SCHEMA = 1
+
+Outcome = Literal["scored", "error"]
+BranchKind = Literal["main", "subagent", "side", "compacted"]
+
+
+@dataclass
+class CellRecord:
+    """Which combination was played."""
+
+    name: str
+    taskset: str
+    harness: str
+    harness_version: str
+    model: str
+    runtime: str
+    served_model: str | None = None
+    """The model that answered, by its own account; null where it did not say."""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class TaskRecord:
+    """Which task was played."""
+
+    id: str
+    hash: str
+    data: dict[str, Any] = field(default_factory=dict)
+    """The task itself, as JSON values."""
+
+
+@dataclass
+class Try:
+    """An earlier try of the same attempt, or this one: what went wrong, and what it cost."""
+
+    error: ErrorRecord | None = None
+    cost_usd: float | None = None
+    usage: Usage = Usage()
+
+
+@dataclass
+class RewardRecord:
+    """One reward: `value` is null where its scorer failed."""
+
+    value: float | None
+    weight: float = 1.0
+    note: str | None = None
+    extracted: Any = None
+    expected: Any = None
+
+
+@dataclass
+class LaunchRecord:
+    """One start of the program."""
+
+    agent: str
+    exit: int | None
+    signal: int | None
+    session: str | None = None
+
+
+@dataclass
+class Node:
+    """A message, with the one that it follows."""
+
+    id: int
+    parent: int | None
+    role: str
+    content: Any = None
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    tool_call_id: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    sampled: bool = False
+    """The model wrote it, in `call`; else the program sent it."""
+    call: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The content as text; parts that are no text are left out."""
+        if self.content is None or isinstance(self.content, str):
+            return self.content or ""
+        parts = (part if isinstance(part, str) else part.get("text") for part in self.content if part)
+        return "".join(part for part in parts if isinstance(part, str))
+
+
+@dataclass
+class Branch:
+    """A path through the messages, by its last one."""
+
+    leaf: int
+    kind: BranchKind = "main"
+    agent: str = "main"
+
+
+@dataclass
+class CallTry:
+    """One request to the provider."""
+
+    status: int | None
+    duration_s: float
+    error: str | None = None
+
+
+@dataclass
+class CallRecord:
+    """One exchange with the provider, its repetitions included."""
+
+    input: int | None
+    """The last message of the request."""
+    outputs: list[int]
+    """The messages that came back."""
+    dialect: str
+    path: str
+    model: str
+    status: int | None
+    started: float
+    translated: str | None = None
+    tries: list[CallTry] = field(default_factory=list)
+    first_byte_s: float | None = None
+    duration_s: float | None = None
+    finish: str | None = None
+    sampling: dict[str, Any] = field(default_factory=dict)
+    tools: str | None = None
+    """Key of the tools that were offered, in the trace's `tools`."""
+    dropped: list[str] = field(default_factory=list)
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    served_model: str | None = None
+    agent: str = "main"
+    kind: BranchKind = "main"
+    error: ErrorRecord | None = None
+
+
+@dataclass
+class Timing:
+    """When and how long. Epoch seconds, and durations in seconds."""
+
+    started: float = 0.0
+    box_s: float | None = None
+    setup_s: float | None = None
+    agent_s: float | None = None
+    model_s: float | None = None
+    scoring_s: float | None = None
+
+
+@dataclass
+class Trace:
+    """The record of one rollout."""
+
+    id: str
+    run: str
+    cell: CellRecord
+    task: TaskRecord
+    attempt: int
+    outcome: Outcome = "error"
+    stop: str = "done"
+    """`done`, `turns`, `tokens`, `cost`, `seconds`, `budget`, `user_turns`, `interrupted`, or a taskset's own."""
+    reward: float | None = None
+    """The weighted sum of the rewards; null where one is missing."""
+    rewards: dict[str, RewardRecord] = field(default_factory=dict)
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    error: ErrorRecord | None = None
+    answer: str | None = None
+    tries: list[Try] = field(default_factory=list)
+    launches: list[LaunchRecord] = field(default_factory=list)
+    messages: list[Node] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+    tools: dict[str, list[Any]] = field(default_factory=dict)
+    calls: list[CallRecord] = field(default_factory=list)
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    timing: Timing = field(default_factory=Timing)
+    versions: dict[str, str | None] = field(default_factory=dict)
+    schema: int = SCHEMA
+    unknown: dict[str, Any] = field(default_factory=dict)
+    """Top-level keys of a newer version, kept as read."""
+
+    @property
+    def main(self) -> list[Node]:
+        """The messages of the main branch, first to last; empty where no call was completed."""
+        branch = next((branch for branch in self.branches if branch.kind == "main"), None)
+        return self.path(branch.leaf) if branch else []
+
+    def path(self, leaf: int) -> list[Node]:
+        """The messages from the first to `leaf`."""
+        nodes = []
+        at: int | None = leaf
+        while at is not None:
+            nodes.append(self.messages[at])
+            at = self.messages[at].parent
+        return nodes[::-1]
+
+    @property
+    def turns(self) -> int:
+        """Completed calls on the main branch."""
+        return sum(1 for call in self.calls if call.kind == "main" and call.error is None and call.outputs)
+
+    def to_json(self) -> dict[str, Any]:
+        """The trace as JSON values, `schema` first."""
+        record = {"schema": self.schema, **_write(self)}
+        unknown = record.pop("unknown")
+        return {**record, **unknown}
+
+    def to_line(self) -> bytes:
+        """One line of UTF-8 JSON with its newline. Lone surrogates are escaped; NaN and infinity are refused."""
+        text = json.dumps(self.to_json(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        try:
+            return text.encode() + b"\n"
+        except UnicodeEncodeError:
+            return json.dumps(self.to_json(), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Trace:
+        """Build the trace that `to_json` wrote."""
+        names = {spec.name for spec in dataclasses.fields(cls)}
+        trace: Trace = _read(cls, record)
+        trace.unknown = {key: value for key, value in record.items() if key not in names}
+        return trace
+
+
+def _write(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {name: _write(getattr(value, name)) for name in _field_types(type(value))}
+    if isinstance(value, dict):
+        return {key: _write(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_write(item) for item in value]
+    return value
+
+
+def _read(hint: Any, value: Any) -> Any:
+    """Build a value of type `hint` from JSON; keys that a class does not know are left out."""
+    if value is None:
+        return None
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        rest = [argument for argument in arguments if argument is not type(None)]
+        return _read(rest[0], value) if len(rest) == 1 else value
+    if dataclasses.is_dataclass(hint):
+        known = _field_types(hint)  # type: ignore[arg-type]
+        return hint(**{key: _read(known[key], item) for key, item in value.items() if key in known})  # type: ignore[operator]
+    if origin is list:
+        return [_read(arguments[0], item) for item in value]
+    if origin is dict:
+        return {key: _read(arguments[1], item) for key, item in value.items()}
+    return value
+
+
+@cache
+def _field_types(cls: type) -> dict[str, Any]:
+    hints = get_type_hints(cls)
+    return {spec.name: hints[spec.name] for spec in dataclasses.fields(cls)}
