@@ -1,0 +1,305 @@
+"""Find a part: by the name of its file, by entry point, as `package.module:Class`, or as a path to a `.py` file.
+
+Built-in parts come through the same door as anybody's. Nothing is imported to find or to list one: a summary is read
+from the source. Only `load` imports. Standard library only: the worker's child loads tasksets through this file.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal, get_args
+
+from hotswap.contracts.options import Part
+from hotswap.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+Kind = Literal["taskset", "harness", "runtime", "preset"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_FOLDERS: Mapping[Kind, str] = {
+    "taskset": "hotswap.tasksets",
+    "harness": "hotswap.harnesses",
+    "runtime": "hotswap.runtimes",
+    "preset": "hotswap.presets",
+}
+"""The package of the built-in parts of a kind, which is also the name of its group of entry points."""
+
+_BASES: Mapping[Kind, str] = {
+    "taskset": "hotswap.contracts.taskset:Taskset",
+    "harness": "hotswap.contracts.harness:Harness",
+    "runtime": "hotswap.contracts.runtime:Runtime",
+    "preset": "hotswap.contracts.model:Preset",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A part that was found and not yet imported. Small, and every field is text, so that it travels as JSON."""
+
+    kind: Kind
+    name: str
+    target: str
+    """`package.module`, `package.module:Class`, `/path/to/file.py` or `/path/to/file.py:Class`."""
+    origin: str
+    """Where it comes from, for people: `built-in`, a package and its version, a file."""
+    summary: str = ""
+    """The first line of its class's docstring."""
+
+    @property
+    def place(self) -> str:
+        """The module or the file, without the class."""
+        return self.target if _path(self.target) is None and ":" not in self.target else self._split[0]
+
+    @property
+    def class_name(self) -> str | None:
+        """The class, where the target names one."""
+        return self._split[1]
+
+    @property
+    def _split(self) -> tuple[str, str | None]:
+        place, colon, name = self.target.rpartition(":")
+        return (place, name) if colon and name.isidentifier() else (self.target, None)
+
+
+def plain(name: str) -> str:
+    """Get a name as it is compared: hyphen and underscore are the same."""
+    return name.replace("-", "_")
+
+
+def entries(kind: Kind) -> dict[str, Entry]:
+    """Get every part of a kind that has a name, by name, built-in ones first. A built-in's name is its own."""
+    found = {name: _built_in(kind, name, path) for name, path in sorted(_files(kind).items())}
+    for name, offers in sorted(_offers(kind).items()):
+        if name not in found:
+            found[name] = offers[0] if len(offers) == 1 else _ambiguous(kind, name, offers)
+    return found
+
+
+def find(kind: Kind, ref: str) -> Entry:
+    """Get the part that a person named. Raises UsageError, with a suggestion, where there is none."""
+    name = plain(ref)
+    files = _files(kind)
+    if name in files:
+        return _built_in(kind, name, files[name])
+    if (path := _path(ref)) is not None:
+        return _from_file(kind, ref, path)
+    offers = _offers(kind).get(name, [])
+    if len(offers) > 1:
+        both = " and ".join(f"{offer.origin} ({offer.target})" for offer in offers)
+        raise UsageError(
+            f"{kind} {ref!r} is offered by {both}. Name the one that is meant as package.module:Class"
+        )
+    if offers:
+        return offers[0]
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", ref):
+        module, _, class_name = ref.partition(":")
+        return Entry(kind, _snake(class_name), ref, f"module {module}")
+    known = set(files) | set(_offers(kind))
+    raise UsageError(f"no {kind} {ref!r}.{did_you_mean(ref, known)}{_hint(kind, ref)}")
+
+
+def load(entry: Entry) -> type[Part]:
+    """Import a part and get its class. Raises UsageError with the cause and its line where the import fails."""
+    module = _import(entry)
+    base = _base(entry.kind)
+    if entry.class_name is not None:
+        cls = getattr(module, entry.class_name, None)
+        if cls is None:
+            known = [found.__name__ for found in _classes(module, base)]
+            raise UsageError(
+                f"{entry.place} has no class {entry.class_name!r}.{did_you_mean(entry.class_name, known)}"
+            )
+        if not (isinstance(cls, type) and issubclass(cls, base)):
+            raise UsageError(f"{entry.target} is no {entry.kind}: it does not extend hotswap.{base.__name__}")
+        return cls
+    classes = list(_classes(module, base))
+    if len(classes) == 1:
+        return classes[0]
+    if not classes:
+        raise UsageError(
+            f"{entry.place} defines no {entry.kind}: a class that extends hotswap.{base.__name__}"
+        )
+    names = ", ".join(cls.__name__ for cls in classes)
+    raise UsageError(
+        f"{entry.place} defines several {entry.kind}s ({names}). Name one: {entry.place}:{classes[0].__name__}"
+    )
+
+
+def _files(kind: Kind) -> dict[str, str]:
+    """Get the built-in parts' files by name. The folder is where the installed subpackage says it is."""
+    found = {}
+    for folder in import_module(_FOLDERS[kind]).__path__:
+        with os.scandir(folder) as items:
+            for item in items:
+                name, suffix = os.path.splitext(item.name)  # noqa: PTH122  (pathlib costs more than the rest of this)
+                if suffix == ".py" and not name.startswith("_"):
+                    found[name] = item.path
+    return found
+
+
+def _built_in(kind: Kind, name: str, path: str) -> Entry:
+    return Entry(kind, name, f"{_FOLDERS[kind]}.{name}", "built-in", _summary(kind, Path(path)))
+
+
+def _offers(kind: Kind) -> dict[str, list[Entry]]:
+    """Get what installed packages offer, by name."""
+    from importlib.metadata import entry_points  # costs more than everything else here
+
+    found: dict[str, list[Entry]] = {}
+    for point in entry_points(group=_FOLDERS[kind]):
+        offer = _offer(kind, point)
+        same = found.setdefault(offer.name, [])
+        if offer.target not in [other.target for other in same]:
+            same.append(offer)
+    return found
+
+
+def _offer(kind: Kind, point: EntryPoint) -> Entry:
+    package = f"{point.dist.name} {point.dist.version}" if point.dist else "a package"
+    source = point.dist.locate_file(point.module.replace(".", "/") + ".py") if point.dist else None
+    summary = _summary(kind, Path(str(source)), point.attr or None) if source else ""
+    return Entry(kind, plain(point.name), point.value.replace(" ", ""), package, summary)
+
+
+def _ambiguous(kind: Kind, name: str, offers: list[Entry]) -> Entry:
+    origins = " and ".join(offer.origin for offer in offers)
+    return Entry(
+        kind,
+        name,
+        offers[0].target,
+        f"ambiguous: {origins}",
+        "Offered twice: name it as package.module:Class",
+    )
+
+
+def _path(ref: str) -> str | None:
+    """Get the file's part of a reference that is a path, as `x.py`, `./x.py`, `x.py:Class`, `folder/x.py`."""
+    match = re.fullmatch(r"(.*\.py)(?::[A-Za-z_]\w*)?", ref, re.DOTALL)
+    if match:
+        return match[1]
+    return ref if ref.startswith(("./", "../", "/", "~")) else None
+
+
+def _from_file(kind: Kind, ref: str, path: str) -> Entry:
+    file = Path(path).expanduser().absolute()
+    if not file.is_file():
+        raise UsageError(
+            f"no {kind} file {path!r}: {file} {'is a folder' if file.is_dir() else 'does not exist'}"
+        )
+    class_name = ref[len(path) + 1 :]
+    target = f"{file}:{class_name}" if class_name else str(file)
+    name = plain(_snake(class_name) if class_name else file.stem)
+    return Entry(kind, name, target, f"file {path}", _summary(kind, file, class_name or None))
+
+
+def _hint(kind: Kind, ref: str) -> str:
+    """Say what else the word could have meant: a file that was named without its `.py`."""
+    file = Path(f"{ref}.py")
+    return f" To use the file: ./{file}" if "/" not in ref and file.is_file() else ""
+
+
+def _import(entry: Entry) -> ModuleType:
+    path = _path(entry.place)
+    try:
+        return import_module(entry.place) if path is None else _import_file(Path(path))
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (a part's import may raise anything)
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if path is None and missing is not None and f"{entry.place}.".startswith(f"{missing}."):
+            raise UsageError(f"no module {missing!r}, which {entry.kind} {entry.target!r} names") from error
+        raise UsageError(
+            f"{entry.kind} {entry.name!r} exists ({entry.place}), and importing it failed: {_cause(entry, error)}"
+        ) from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    """Import a file under a name of its own. Files beside it can be imported by it, and shadow nothing."""
+    name = f"hotswap_file_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _cause(entry: Entry, error: BaseException) -> str:
+    """Say what went wrong while importing, and the line in the part's own file, or else the last line before."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, SyntaxError):
+        return (
+            f"{text.splitlines()[0]}"
+            if error.filename is None
+            else f"{text} ({error.filename}:{error.lineno})"
+        )
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen") and frame.filename != __file__
+    ]
+    stem = entry.place.rpartition("/")[2].rpartition(".")[2] if _path(entry.place) is None else None
+    own = [
+        frame
+        for frame in frames
+        if (Path(frame.filename).stem == stem if stem else frame.filename == entry.place)
+    ]
+    frame = (own or frames or [None])[-1]
+    return text if frame is None else f"{text} ({frame.filename}:{frame.lineno})"
+
+
+def _base(kind: Kind) -> type[Part]:
+    module, _, name = _BASES[kind].partition(":")
+    base: type[Part] = getattr(import_module(module), name)
+    return base
+
+
+def _classes(module: ModuleType, base: type[Part]) -> Iterator[type[Part]]:
+    """Find the parts that a module defines itself, and not those that it only imports or keeps private."""
+    for name, value in vars(module).items():
+        if isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__:
+            if not name.startswith("_") and name == value.__name__ and not inspect.isabstract(value):
+                yield value
+
+
+def _summary(kind: Kind, file: Path, class_name: str | None = None) -> str:
+    """Read the first line of the part's docstring from its source; empty where it cannot be read."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    base = _BASES[kind].rpartition(":")[2]
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    named = [node for node in classes if node.name == class_name]
+    own = [
+        node for node in classes if any(ast.unparse(name).rpartition(".")[2] == base for name in node.bases)
+    ]
+    for node in (*named, *own, *classes, tree):
+        if doc := ast.get_docstring(node):
+            return doc.partition("\n")[0].strip()
+    return ""
+
+
+def _snake(class_name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name).lower()
