@@ -1,7 +1,7 @@
-"""Find a part: by the name of its file, by entry point, as `package.module:Class`, or as a path to a `.py` file.
+"""Find a part: by its file's name, by entry point, as `package.module:Class`, or as a path to a `.py` file.
 
-Built-in parts come through the same door as anybody's. Nothing is imported to find or to list one: a summary is read
-from the source. Only `load` imports. Standard library only: the worker's child loads tasksets through this file.
+Built-in parts come through the same door as anybody's. Nothing is imported to find or to list one: a summary is
+read from the source. Only `load` imports. Standard library only: the worker's child loads tasksets through this.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _BASES: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A part that was found and not yet imported. Small, and every field is text, so that it travels as JSON."""
+    """A part that was found and not yet imported. Every field is text, so that it travels as JSON."""
 
     kind: Kind
     name: str
@@ -62,7 +62,7 @@ class Entry:
     @property
     def place(self) -> str:
         """The module or the file, without the class."""
-        return self.target if _path(self.target) is None and ":" not in self.target else self._split[0]
+        return self._split[0]
 
     @property
     def class_name(self) -> str | None:
@@ -81,7 +81,7 @@ def plain(name: str) -> str:
 
 
 def entries(kind: Kind) -> dict[str, Entry]:
-    """Get every part of a kind that has a name, by name, built-in ones first. A built-in's name is its own."""
+    """Get every part of a kind that has a name, by name, built-in ones first; a built-in keeps its name."""
     found = {name: _built_in(kind, name, path) for name, path in sorted(_files(kind).items())}
     for name, offers in sorted(_offers(kind).items()):
         if name not in found:
@@ -91,52 +91,45 @@ def entries(kind: Kind) -> dict[str, Entry]:
 
 def find(kind: Kind, ref: str) -> Entry:
     """Get the part that a person named. Raises UsageError, with a suggestion, where there is none."""
-    name = plain(ref)
-    files = _files(kind)
+    name, files = plain(ref), _files(kind)
     if name in files:
         return _built_in(kind, name, files[name])
     if (path := _path(ref)) is not None:
         return _from_file(kind, ref, path)
-    offers = _offers(kind).get(name, [])
-    if len(offers) > 1:
-        both = " and ".join(f"{offer.origin} ({offer.target})" for offer in offers)
-        raise UsageError(
-            f"{kind} {ref!r} is offered by {both}. Name the one that is meant as package.module:Class"
-        )
-    if offers:
-        return offers[0]
+    offers = _offers(kind)
+    if name in offers:
+        return _only(kind, ref, offers[name])
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", ref):
         module, _, class_name = ref.partition(":")
         return Entry(kind, _snake(class_name), ref, f"module {module}")
-    known = set(files) | set(_offers(kind))
-    raise UsageError(f"no {kind} {ref!r}.{did_you_mean(ref, known)}{_hint(kind, ref)}")
+    raise UsageError(f"no {kind} {ref!r}.{did_you_mean(ref, {*files, *offers})}{_hint(ref)}")
 
 
 def load(entry: Entry) -> type[Part]:
-    """Import a part and get its class. Raises UsageError with the cause and its line where the import fails."""
+    """Import a part and get its class. Raises UsageError, with the cause and its line, where that fails."""
     module = _import(entry)
     base = _base(entry.kind)
-    if entry.class_name is not None:
-        cls = getattr(module, entry.class_name, None)
-        if cls is None:
-            known = [found.__name__ for found in _classes(module, base)]
-            raise UsageError(
-                f"{entry.place} has no class {entry.class_name!r}.{did_you_mean(entry.class_name, known)}"
-            )
-        if not (isinstance(cls, type) and issubclass(cls, base)):
-            raise UsageError(f"{entry.target} is no {entry.kind}: it does not extend hotswap.{base.__name__}")
-        return cls
     classes = list(_classes(module, base))
+    if entry.class_name is not None:
+        return _named(entry, module, base, classes)
     if len(classes) == 1:
         return classes[0]
+    wanted = f"a class that extends hotswap.{base.__name__}"
     if not classes:
-        raise UsageError(
-            f"{entry.place} defines no {entry.kind}: a class that extends hotswap.{base.__name__}"
-        )
+        raise UsageError(f"{entry.place} defines no {entry.kind}: {wanted}")
     names = ", ".join(cls.__name__ for cls in classes)
-    raise UsageError(
-        f"{entry.place} defines several {entry.kind}s ({names}). Name one: {entry.place}:{classes[0].__name__}"
-    )
+    example = f"{entry.place}:{classes[0].__name__}"
+    raise UsageError(f"{entry.place} defines more than one {entry.kind} ({names}). Name one, as {example}")
+
+
+def _named(entry: Entry, module: ModuleType, base: type[Part], classes: list[type[Part]]) -> type[Part]:
+    cls = getattr(module, entry.class_name or "", None)
+    if cls is None:
+        suggestion = did_you_mean(entry.class_name or "", [found.__name__ for found in classes])
+        raise UsageError(f"{entry.place} has no class {entry.class_name!r}.{suggestion}")
+    if not (isinstance(cls, type) and issubclass(cls, base)):
+        raise UsageError(f"{entry.target} is no {entry.kind}: it does not extend hotswap.{base.__name__}")
+    return cls
 
 
 def _files(kind: Kind) -> dict[str, str]:
@@ -175,15 +168,16 @@ def _offer(kind: Kind, point: EntryPoint) -> Entry:
     return Entry(kind, plain(point.name), point.value.replace(" ", ""), package, summary)
 
 
+def _only(kind: Kind, ref: str, offers: list[Entry]) -> Entry:
+    if len(offers) > 1:
+        all_of_them = " and ".join(f"{offer.origin} ({offer.target})" for offer in offers)
+        raise UsageError(f"{kind} {ref!r} is offered by {all_of_them}. Name one as package.module:Class")
+    return offers[0]
+
+
 def _ambiguous(kind: Kind, name: str, offers: list[Entry]) -> Entry:
     origins = " and ".join(offer.origin for offer in offers)
-    return Entry(
-        kind,
-        name,
-        offers[0].target,
-        f"ambiguous: {origins}",
-        "Offered twice: name it as package.module:Class",
-    )
+    return Entry(kind, name, offers[0].target, origins, "Offered twice: name one as package.module:Class")
 
 
 def _path(ref: str) -> str | None:
@@ -197,16 +191,15 @@ def _path(ref: str) -> str | None:
 def _from_file(kind: Kind, ref: str, path: str) -> Entry:
     file = Path(path).expanduser().absolute()
     if not file.is_file():
-        raise UsageError(
-            f"no {kind} file {path!r}: {file} {'is a folder' if file.is_dir() else 'does not exist'}"
-        )
+        problem = "is a folder" if file.is_dir() else "does not exist"
+        raise UsageError(f"no {kind} file {path!r}: {file} {problem}")
     class_name = ref[len(path) + 1 :]
     target = f"{file}:{class_name}" if class_name else str(file)
     name = plain(_snake(class_name) if class_name else file.stem)
     return Entry(kind, name, target, f"file {path}", _summary(kind, file, class_name or None))
 
 
-def _hint(kind: Kind, ref: str) -> str:
+def _hint(ref: str) -> str:
     """Say what else the word could have meant: a file that was named without its `.py`."""
     file = Path(f"{ref}.py")
     return f" To use the file: ./{file}" if "/" not in ref and file.is_file() else ""
@@ -216,13 +209,12 @@ def _import(entry: Entry) -> ModuleType:
     path = _path(entry.place)
     try:
         return import_module(entry.place) if path is None else _import_file(Path(path))
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (a part's import may raise anything)
+    except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if path is None and missing is not None and f"{entry.place}.".startswith(f"{missing}."):
             raise UsageError(f"no module {missing!r}, which {entry.kind} {entry.target!r} names") from error
-        raise UsageError(
-            f"{entry.kind} {entry.name!r} exists ({entry.place}), and importing it failed: {_cause(entry, error)}"
-        ) from error
+        exists = f"{entry.kind} {entry.name!r} exists ({entry.place})"
+        raise UsageError(f"{exists}, and importing it failed: {_cause(entry, error)}") from error
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -246,55 +238,13 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _cause(entry: Entry, error: BaseException) -> str:
-    """Say what went wrong while importing, and the line in the part's own file, or else the last line before."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if isinstance(error, SyntaxError):
-        return (
-            f"{text.splitlines()[0]}"
-            if error.filename is None
-            else f"{text} ({error.filename}:{error.lineno})"
-        )
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<frozen") and frame.filename != __file__
-    ]
-    stem = entry.place.rpartition("/")[2].rpartition(".")[2] if _path(entry.place) is None else None
-    own = [
-        frame
-        for frame in frames
-        if (Path(frame.filename).stem == stem if stem else frame.filename == entry.place)
-    ]
-    frame = (own or frames or [None])[-1]
-    return text if frame is None else f"{text} ({frame.filename}:{frame.lineno})"
-
-
-def _base(kind: Kind) -> type[Part]:
-    module, _, name = _BASES[kind].partition(":")
-    base: type[Part] = getattr(import_module(module), name)
-    return base
-
-
-def _classes(module: ModuleType, base: type[Part]) -> Iterator[type[Part]]:
-    """Find the parts that a module defines itself, and not those that it only imports or keeps private."""
-    for name, value in vars(module).items():
-        if isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__:
-            if not name.startswith("_") and name == value.__name__ and not inspect.isabstract(value):
-                yield value
-
-
-def _summary(kind: Kind, file: Path, class_name: str | None = None) -> str:
-    """Read the first line of the part's docstring from its source; empty where it cannot be read."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return ""
-    base = _BASES[kind].rpartition(":")[2]
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
-    named = [node for node in classes if node.name == class_name]
-    own = [
-        node for node in classes if any(ast.unparse(name).rpartition(".")[2] == base for name in node.bases)
-    ]
+    """Say what went wrong while importing, and where: in the part's own file, if it is on the way."""
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
+    own = [node for node in classes if base in {ast.unparse(name).rpartition(".")[2] for name in node.bases}]
     for node in (*named, *own, *classes, tree):
         if doc := ast.get_docstring(node):
             return doc.partition("\n")[0].strip()
