@@ -1,7 +1,7 @@
 """Find a part: by its file's name, by entry point, as `package.module:Class`, or as a path to a `.py` file.
 
-Built-in parts come through the same door as anybody's. Nothing is imported to find or to list one: a summary is
-read from the source. Only `load` imports. Standard library only: the worker's child loads tasksets through this.
+Built-in parts come through the same door as anybody's. Nothing is imported to find or to list one: a summary
+is read from the source. Only `load` imports. Standard library only: the worker's child loads tasksets here.
 """
 
 from __future__ import annotations
@@ -244,6 +244,39 @@ def _cause(entry: Entry, error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)
     outside = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
+    own = [frame for frame in outside if _belongs(frame.filename, entry.place)]
+    last = (own or outside)[-1:]
+    return text + "".join(f" ({frame.filename}:{frame.lineno})" for frame in last)
+
+
+def _belongs(filename: str, place: str) -> bool:
+    return filename == place or Path(filename).stem == place.rpartition(".")[2]
+
+
+def _base(kind: Kind) -> type[Part]:
+    module, _, name = _BASES[kind].partition(":")
+    base: type[Part] = getattr(import_module(module), name)
+    return base
+
+
+def _classes(module: ModuleType, base: type[Part]) -> Iterator[type[Part]]:
+    """Find the parts that a module defines itself, and not those that it only imports or keeps private."""
+    for name, value in vars(module).items():
+        if not isinstance(value, type) or not issubclass(value, base) or inspect.isabstract(value):
+            continue
+        if value.__module__ == module.__name__ and value.__name__ == name and not name.startswith("_"):
+            yield value
+
+
+def _summary(kind: Kind, file: Path, class_name: str | None = None) -> str:
+    """Read the first line of the part's docstring from its source; empty where it cannot be read."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    base = _BASES[kind].rpartition(":")[2]
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    named = [node for node in classes if node.name == class_name]
     own = [node for node in classes if base in {ast.unparse(name).rpartition(".")[2] for name in node.bases}]
     for node in (*named, *own, *classes, tree):
         if doc := ast.get_docstring(node):
