@@ -2,6 +2,7 @@
 
     HotswapError
     ├── UsageError      the request cannot work: nothing is run, exit code 2, one line a problem
+    ├── StoreError      the run directory cannot be written or read: the run stops, what is finished stays
     └── Fault           one rollout failed: recorded in its trace, and the others go on
 
 A rollout's stages are each wrapped in one `blame(...)`. An error that already says whom to blame passes through
@@ -10,7 +11,6 @@ unchanged, so the innermost boundary wins.
 
 from __future__ import annotations
 
-import asyncio
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -35,6 +35,10 @@ class UsageError(HotswapError):
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+class StoreError(HotswapError):
+    """The run directory cannot be written or read back. What was recorded before stays."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +67,9 @@ def blame(who: Blame, stage: Stage) -> Iterator[None]:
     """Turn any failure inside into a `Fault` of `who`; a `Fault`, a `UsageError` or a cancellation passes through."""
     try:
         yield
-    except (HotswapError, asyncio.CancelledError):
+    except HotswapError:
         raise
-    except Exception as error:
+    except Exception as error:  # a cancellation is none of these and passes through
         detail = "".join(traceback.format_exception(error))
         raise Fault(who, stage, type(error).__name__, str(error) or type(error).__name__, detail) from error
 

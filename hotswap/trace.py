@@ -1,21 +1,22 @@
 """The record of one rollout, and how it is written as one line of JSON.
 
-The field names are fixed: other people's scripts read them. `trace.schema.json`, beside this file, describes the line;
-a test validates every trace that any test writes against it. Standard library only: scoring functions receive a Trace.
+The field names are fixed: other people's scripts read them. `trace.schema.json`, beside this file, describes the
+line; a test validates every trace that any test writes against it. Standard library only: scoring functions receive
+a Trace.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Any, Literal
 
 from hotswap.errors import ErrorRecord
 from hotswap.messages import ToolCall, Usage
+from hotswap.records import read, write
 
 SCHEMA = 1
 
@@ -54,7 +55,7 @@ class Try:
 
     error: ErrorRecord | None = None
     cost_usd: float | None = None
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass
@@ -144,7 +145,7 @@ class CallRecord:
     tools: str | None = None
     """Key of the tools that were offered, in the trace's `tools`."""
     dropped: list[str] = field(default_factory=list)
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
     served_model: str | None = None
     agent: str = "main"
@@ -175,7 +176,7 @@ class Trace:
     attempt: int
     outcome: Outcome = "error"
     stop: str = "done"
-    """`done`, `turns`, `tokens`, `cost`, `seconds`, `budget`, `user_turns`, `interrupted`, or a taskset's own."""
+    """`done`, `turns`, `tokens`, `cost`, `seconds`, `budget`, `user_turns`, `interrupted`, or a taskset's."""
     reward: float | None = None
     """The weighted sum of the rewards; null where one is missing."""
     rewards: dict[str, RewardRecord] = field(default_factory=dict)
@@ -188,7 +189,7 @@ class Trace:
     branches: list[Branch] = field(default_factory=list)
     tools: dict[str, list[Any]] = field(default_factory=dict)
     calls: list[CallRecord] = field(default_factory=list)
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
     timing: Timing = field(default_factory=Timing)
     versions: dict[str, str | None] = field(default_factory=dict)
@@ -218,12 +219,12 @@ class Trace:
 
     def to_json(self) -> dict[str, Any]:
         """The trace as JSON values, `schema` first."""
-        record = {"schema": self.schema, **_write(self)}
+        record = {"schema": self.schema, **write(self)}
         unknown = record.pop("unknown")
         return {**record, **unknown}
 
     def to_line(self) -> bytes:
-        """One line of UTF-8 JSON with its newline. Lone surrogates are escaped; NaN and infinity are refused."""
+        """One line of UTF-8 JSON with its newline. Lone surrogates are escaped; NaN is a ValueError."""
         text = json.dumps(self.to_json(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         try:
             return text.encode() + b"\n"
@@ -233,41 +234,18 @@ class Trace:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Trace:
         """Build the trace that `to_json` wrote."""
-        names = {spec.name for spec in dataclasses.fields(cls)}
-        trace: Trace = _read(cls, record)
+        names = {spec.name for spec in dataclasses.fields(cls)} - {"unknown"}
+        trace = read(cls, {key: value for key, value in record.items() if key in names})
         trace.unknown = {key: value for key, value in record.items() if key not in names}
         return trace
 
-
-def _write(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {name: _write(getattr(value, name)) for name in _field_types(type(value))}
-    if isinstance(value, dict):
-        return {key: _write(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_write(item) for item in value]
-    return value
+    @classmethod
+    def from_line(cls, line: bytes) -> Trace:
+        """Build the trace that `to_line` wrote."""
+        return cls.from_json(json.loads(line))
 
 
-def _read(hint: Any, value: Any) -> Any:
-    """Build a value of type `hint` from JSON; keys that a class does not know are left out."""
-    if value is None:
-        return None
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        rest = [argument for argument in arguments if argument is not type(None)]
-        return _read(rest[0], value) if len(rest) == 1 else value
-    if dataclasses.is_dataclass(hint):
-        known = _field_types(hint)  # type: ignore[arg-type]
-        return hint(**{key: _read(known[key], item) for key, item in value.items() if key in known})  # type: ignore[operator]
-    if origin is list:
-        return [_read(arguments[0], item) for item in value]
-    if origin is dict:
-        return {key: _read(arguments[1], item) for key, item in value.items()}
-    return value
-
-
-@cache
-def _field_types(cls: type) -> dict[str, Any]:
-    hints = get_type_hints(cls)
-    return {spec.name: hints[spec.name] for spec in dataclasses.fields(cls)}
+def schema() -> dict[str, Any]:
+    """Get the JSON Schema (2020-12) of one line of traces.jsonl; each field has its sentence there."""
+    described: dict[str, Any] = json.loads(Path(__file__).with_name("trace.schema.json").read_bytes())
+    return described

@@ -10,9 +10,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LAYERS = (
     {"errors", "contracts", "registry", "processes", "provision", "_warden"},
-    {"messages", "trace", "graph", "dialects", "limits", "proxy", "models"},
+    {"messages", "records", "trace", "result", "graph", "dialects", "limits", "proxy", "models"},
     {"harnesses", "runtimes", "tasksets", "presets"},
-    {"worker", "_worker_child", "scoring", "settings", "plan", "rollout", "verdict", "vitals", "store", "metrics", "run"},
+    {"worker", "_worker_child", "scoring", "settings", "plan", "rollout", "verdict", "vitals", "masking", "lines", "store", "quantiles", "metrics", "run"},
     {"cli"},
 )
 HEAVY = {"aiohttp", "datasets", "docker", "openai", "pydantic", "rich", "typer", "genai_prices", "asyncio"}

@@ -1,0 +1,163 @@
+"""A trace is one line of JSON that says what its schema says."""
+
+import copy
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Callable
+from typing import Any, get_args
+
+import pytest
+from _kit.check import check_trace, problems
+from _kit.traces import failed, full, scored
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotswap import errors, messages, trace
+from hotswap.messages import Usage
+from hotswap.trace import CellRecord, Node, TaskRecord, Trace, schema
+
+RECORDS = {
+    "cell": trace.CellRecord,
+    "task": trace.TaskRecord,
+    "error": errors.ErrorRecord,
+    "try": trace.Try,
+    "reward": trace.RewardRecord,
+    "launch": trace.LaunchRecord,
+    "tool_call": messages.ToolCall,
+    "message": trace.Node,
+    "branch": trace.Branch,
+    "call_try": trace.CallTry,
+    "call": trace.CallRecord,
+    "usage": messages.Usage,
+    "timing": trace.Timing,
+}
+
+
+@pytest.mark.parametrize("record", [scored(), failed(), full()], ids=["scored", "failed", "full"])
+def test_a_trace_comes_back_as_it_was_written_and_fits_the_schema(record: Trace) -> None:
+    check_trace(record)
+    assert Trace.from_line(record.to_line()) == record
+
+
+def test_the_schema_comes_first_and_a_line_is_one_line() -> None:
+    line = full().to_line()
+    assert line.startswith(b'{"schema":1,"id":')
+    assert line.count(b"\n") == 1
+
+
+def test_keys_of_a_newer_version_are_kept_and_written_again() -> None:
+    record = {**scored().to_json(), "judges": [{"model": "x"}], "unknown": {"a": 1}}
+    again = Trace.from_json(record)
+    assert again.unknown == {"judges": [{"model": "x"}], "unknown": {"a": 1}}
+    assert again.to_json() == record
+
+
+def test_null_where_a_field_has_a_default_reads_as_the_default() -> None:
+    record = scored().to_json()
+    record["usage"] = record["calls"][0]["usage"] = record["timing"] = record["metrics"] = None
+    again = Trace.from_json(record)
+    assert again.usage == again.calls[0].usage == Usage()
+    assert again.timing.started == 0.0
+    assert again.metrics == {}
+    assert again.turns == 1
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=()), max_size=20))
+def test_any_text_survives_lone_surrogates_included(text: str) -> None:
+    record = scored()
+    record.messages[2].content = text
+    line = record.to_line()
+    assert line.count(b"\n") == 1
+    assert Trace.from_line(line).messages[2].content == text
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_none_is_refused(number: float) -> None:
+    record = scored()
+    record.metrics["speed"] = number
+    with pytest.raises(ValueError):
+        record.to_line()
+
+
+def test_a_long_trace_is_written_quickly() -> None:
+    record = Trace("a", "r", CellRecord("c", "t", "h", "1", "m", "l"), TaskRecord("i", "sha256:x"), 0)
+    record.messages = [Node(at, at - 1 if at else None, "user", "x" * 100) for at in range(400)]
+    record.calls = [copy.copy(scored().calls[0]) for _ in range(200)]
+    began = time.process_time()
+    record.to_json()
+    plain = time.process_time() - began
+    began = time.process_time()
+    copy.deepcopy(record)
+    assert plain < time.process_time() - began
+
+
+def test_every_record_and_the_schema_name_the_same_fields() -> None:
+    described = schema()
+    names = {spec.name for spec in dataclasses.fields(Trace)} - {"unknown"}
+    assert set(described["properties"]) == set(described["required"]) == names
+    assert set(described["$defs"]) == set(RECORDS)
+    for name, record in RECORDS.items():
+        assert set(described["$defs"][name]["properties"]) == {
+            spec.name for spec in dataclasses.fields(record)
+        }, name
+
+
+def test_the_schema_lists_the_same_words_as_the_code() -> None:
+    described = schema()
+    error = described["$defs"]["error"]["properties"]
+    assert error["blame"]["enum"] == list(get_args(errors.Blame))
+    assert error["stage"]["enum"] == list(get_args(errors.Stage))
+    assert described["properties"]["outcome"]["enum"] == list(get_args(trace.Outcome))
+    assert described["$defs"]["branch"]["properties"]["kind"]["enum"] == list(get_args(trace.BranchKind))
+    assert described["properties"]["schema"]["const"] == trace.SCHEMA
+
+
+def test_every_field_has_its_sentence() -> None:
+    described = schema()
+    for record in (described, *described["$defs"].values()):
+        for name, spec in record["properties"].items():
+            assert spec["description"].endswith((".", "...")), name
+
+
+def drop(key: str) -> Callable[[dict[str, Any]], object]:
+    return lambda record: record.pop(key)
+
+
+def put(value: Any, *path: Any) -> Callable[[dict[str, Any]], object]:
+    def change(record: Any) -> None:
+        for key in path[:-1]:
+            record = record[key]
+        record[path[-1]] = value
+
+    return change
+
+
+WRONG = {
+    "no outcome": drop("outcome"),
+    "no cost": drop("cost_usd"),
+    "scored without a reward": put(None, "reward"),
+    "error with a reward": put("error", "outcome"),
+    "an unknown blame": put("weather", "error", "blame"),
+    "a reward as text": put("1.0", "rewards", "right", "value"),
+    "a negative count of tokens": put(-1, "usage", "input"),
+    "another schema": put(2, "schema"),
+    "a message without a role": put({"id": 0, "parent": None}, "messages", 0),
+    "an unknown branch": put("trunk", "branches", 0, "kind"),
+    "a metric as text": put("fast", "metrics", "turns"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_schema_refuses(name: str) -> None:
+    record = json.loads(full().to_line())
+    assert not problems(record)
+    WRONG[name](record)
+    assert problems(record)
+
+
+def test_an_error_needs_its_reason() -> None:
+    record = failed().to_json()
+    record["error"] = None
+    assert problems(record)
