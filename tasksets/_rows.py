@@ -1,0 +1,347 @@
+"""Rows of a JSONL or CSV file, templates over their columns, and the ids of the tasks made of them.
+
+A file is read as a stream: `-n 5` reads five rows of a huge one. Reading goes on until the run has its tasks;
+once one row is bad the run cannot start, so the rest is read too, and all that is wrong is raised at once.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, NoReturn, cast
+
+from hotswap.contracts.task import Task
+from hotswap.errors import UsageError
+
+SHOWN = 50
+"""Problems that are listed one by one; of the others only the number is given."""
+CELL_LIMIT = 64 * 1024 * 1024
+"""Characters that one cell of a CSV file may have; the csv module's own limit is 131,072."""
+
+
+class RowError(ValueError):
+    """One row cannot become a task."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a file; `error` says why it could not be read, and then it has no values."""
+
+    line: int
+    """Where it begins; the first line is 1."""
+    values: Mapping[str, Any]
+    error: str | None = None
+
+    def column(self, name: str) -> Any:
+        """Get a column's value; `a.b.0` reaches into one that holds tables and lists. Raises RowError."""
+        if name in self.values:
+            return self.values[name]
+        value: Any = self.values
+        for step in name.split("."):
+            if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+                value = value[int(step)]
+            elif isinstance(value, Mapping) and step in value:
+                value = value[step]
+            else:
+                raise RowError(
+                    f"no column {name!r} (this row has {', '.join(map(repr, self.values)) or 'none'})"
+                )
+        return value
+
+
+def tasks(rows: Iterable[Row], source: object, build: Callable[[Row], Task]) -> Iterator[Task]:
+    """Yield the task that `build` makes of each row. Raises UsageError with every bad row and its line."""
+    problems: dict[str, list[int]] = {}
+    count = 0
+    for row in rows:
+        count += 1
+        try:
+            task = build(_sound(row))
+        except RowError as error:
+            problems.setdefault(str(error), []).append(row.line)
+        else:
+            if not problems:
+                yield task
+    if problems:
+        raise UsageError(*_listed(source, problems))
+    if not count:
+        raise UsageError(f"{source}: no rows")
+
+
+def read(path: Path) -> Iterator[Row]:
+    """Yield the rows of a file: `.csv` and `.tsv` as tables, all else as JSON lines; `.gz` is unpacked."""
+    kind = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    try:
+        with _open(path) as file:
+            yield from _read_table(file) if kind.lower() in (".csv", ".tsv") else _read_lines(file)
+    except (OSError, EOFError) as error:
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _open(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+def _sound(row: Row) -> Row:
+    if row.error:
+        raise RowError(row.error)
+    return row
+
+
+def _listed(source: object, problems: Mapping[str, list[int]]) -> Iterator[str]:
+    for number, (message, lines) in enumerate(problems.items()):
+        if number == SHOWN:
+            yield f"{source}: and {len(problems) - SHOWN:,} more problems"
+            return
+        more = f" (and {len(lines) - 1:,} more lines like it)" if len(lines) > 1 else ""
+        yield f"{source}:{lines[0]}: {message}{more}"
+
+
+# JSON lines
+
+
+def _read_lines(file: Iterable[bytes]) -> Iterator[Row]:
+    """Lines end at a newline alone, so that U+2028 and its like stay inside their row."""
+    started = False
+    for line, raw in enumerate(file, 1):
+        text = raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw
+        if not text.strip():
+            continue
+        if not started and text.lstrip().startswith(b"["):
+            yield Row(line, {}, "this is one JSON array; write one object a line (`jq -c '.[]' FILE`)")
+            return
+        started = True
+        try:
+            yield Row(line, _object(text))
+        except RowError as error:
+            yield Row(line, {}, str(error))
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        value = parse_json(raw.decode())
+    except UnicodeDecodeError as error:
+        raise RowError(f"not UTF-8: byte 0x{raw[error.start]:02x} at column {error.start + 1}") from None
+    if not isinstance(value, dict):
+        raise RowError(f"expected an object, got {json.dumps(value)[:40]}")
+    return value
+
+
+def parse_json(text: str) -> Any:
+    """Get the value of strict JSON: no NaN, no infinity, no key twice. Raises RowError."""
+    try:
+        return json.loads(text, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_once)
+    except json.JSONDecodeError as error:
+        raise RowError(f"not JSON: {error.msg} at column {error.pos + 1}") from None
+    except RecursionError:
+        raise RowError("JSON that is nested too deeply") from None
+    except RowError:
+        raise
+    except ValueError as error:
+        raise RowError(f"not JSON that can be read: {error}") from None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise RowError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise RowError(f"number {text} is out of range")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise RowError(f"key {twice!r} stands in one object twice")
+    return found
+
+
+# Tables
+
+
+def _read_table(file: Iterable[bytes]) -> Iterator[Row]:
+    """The first row names the columns; what divides it most (comma, semicolon, tab) divides all rows."""
+    csv.field_size_limit(CELL_LIMIT)
+    lines = _decoded(file)
+    line = 0
+    try:
+        first = next((text for text in lines if text.strip()), "")
+        delimiter = max(",;\t", key=first.count)
+        table = csv.reader(_chain(first, lines), delimiter=delimiter, strict=True)
+        names = next(table, [])
+        if len(set(names)) < len(names) or "" in names:
+            yield Row(
+                1, {}, f"the first row names the columns, each once; it has {', '.join(map(repr, names))}"
+            )
+            return
+        line = table.line_num
+        for cells in table:
+            if len(cells) == len(names):
+                yield Row(line + 1, dict(zip(names, cells, strict=True)))
+            elif cells:
+                yield Row(line + 1, {}, f"{len(cells)} cells where the first row names {len(names)} columns")
+            line = table.line_num
+    except csv.Error as error:
+        yield Row(line + 1, {}, f"not CSV: {error}")
+    except UnicodeDecodeError as error:
+        yield Row(line + 1, {}, f"not UTF-8: byte 0x{error.object[error.start]:02x}")
+
+
+def _decoded(file: Iterable[bytes]) -> Iterator[str]:
+    for number, raw in enumerate(file):
+        yield (raw.removeprefix(b"\xef\xbb\xbf") if number == 0 else raw).decode()
+
+
+def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from rest
+
+
+# Templates
+
+
+@dataclass(frozen=True)
+class Template:
+    """Text with `{column}` in it; a literal brace is written twice. Raises UsageError for a lone one."""
+
+    text: str
+    setting: str
+    """The setting that it is the value of, to be named in errors."""
+
+    def __post_init__(self) -> None:
+        lone = next((part for part in self._parts() if part in ("{", "}")), None)
+        if lone:
+            right = f"write {{column}}, or {lone * 2!r} for the sign"
+            raise UsageError(f"taskset.{self.setting} = {self.text!r}: a lone {lone!r}; {right}")
+
+    def _parts(self) -> list[str]:
+        return re.findall(r"\{\{|\}\}|\{[^{}]+\}|[{}]|[^{}]+", self.text)
+
+    def fill(self, row: Row) -> str:
+        """Get the text with each column's value in its place. Raises RowError for an unknown or null one."""
+        return "".join(self._fill(part, row) for part in self._parts())
+
+    def value(self, row: Row) -> Any:
+        """Get the column's own value where the template is one column and nothing else, and else the text."""
+        name = self._only_column()
+        return self._column(name, row) if name else self.fill(row)
+
+    def _only_column(self) -> str | None:
+        parts = self._parts()
+        return parts[0][1:-1] if len(parts) == 1 and len(parts[0]) > 2 and parts[0][0] == "{" else None
+
+    def _fill(self, part: str, row: Row) -> str:
+        if part in ("{{", "}}"):
+            return part[0]
+        if part[0] != "{":
+            return part
+        value = self._column(part[1:-1], row)
+        if value is None:
+            raise RowError(f"column {part[1:-1]!r} is null, and taskset.{self.setting} needs it")
+        return as_text(value)
+
+    def _column(self, name: str, row: Row) -> Any:
+        try:
+            return row.column(name)
+        except RowError as error:
+            raise RowError(f"{error}; taskset.{self.setting} is {self.text!r}") from None
+
+
+def as_text(value: Any) -> str:
+    """Get text as it is, and any other JSON value as its JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+# Ids
+
+
+class Ids:
+    """Gives each row the id of its task, and refuses one that is taken.
+
+    Ids are text. A number becomes its JSON text; where a number and a text are spelled alike (0 and "0"), the
+    later of the two gets `-number` or `-text` added. A row without an id (no such column, null or empty) gets
+    `row-` and 16 hex digits of the SHA-256 of its values, and a repeated one `-2`, `-3`, ...
+    """
+
+    def __init__(self, column: str | None, *, required: bool) -> None:
+        self._column = column
+        self._required = required
+        self._taken: dict[
+            int, tuple[int, str]
+        ] = {}  # 64 bits of the id's hash, so that a million ids fit anywhere
+        self._repeats: dict[str, int] = {}
+
+    def of(self, row: Row) -> str:
+        """Get the row's id. Raises RowError for a duplicate, naming both lines."""
+        given = row.values.get(self._column) if self._column is not None else None
+        if self._required and self._column not in row.values:
+            row.column(self._column or "")
+        if given is None or given == "":
+            return self._by_content(row)
+        if isinstance(given, bool) or not isinstance(given, str | int | float):
+            raise RowError(f"id {json.dumps(given)[:40]} is neither text nor a number")
+        kind = "text" if isinstance(given, str) else "number"
+        name = as_text(given)
+        if self._kind_of(name) not in (None, kind):
+            name = f"{name}-{kind}"
+        self._take(name, kind, row.line)
+        return name
+
+    def _by_content(self, row: Row) -> str:
+        content = json.dumps(row.values, sort_keys=True, separators=(",", ":"))
+        name = "row-" + hashlib.sha256(content.encode()).hexdigest()[:16]
+        if self._kind_of(name) is not None:
+            self._repeats[name] = self._repeats.get(name, 1) + 1
+            name = f"{name}-{self._repeats[name]}"
+        self._take(name, "content", row.line)
+        return name
+
+    def _kind_of(self, name: str) -> str | None:
+        return self._taken.get(_short_hash(name), (0, None))[1]
+
+    def _take(self, name: str, kind: str, line: int) -> None:
+        first, _ = self._taken.setdefault(_short_hash(name), (line, kind))
+        if first != line:
+            raise RowError(f"duplicate id {name!r} (first at line {first})")
+
+
+def _short_hash(name: str) -> int:
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+# Files and tags
+
+
+def read_files(value: Any) -> dict[str, str]:
+    """Get files from a cell: a table of contents by relative path, or that as JSON text. Raises RowError."""
+    value = parse_json(value) if isinstance(value, str) and value else value or {}
+    if not isinstance(value, dict) or not all(isinstance(content, str) for content in value.values()):
+        raise RowError("files are a table of relative paths and their contents, as text")
+    for name in value:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
+            raise RowError(f"file {name!r} would stand outside the working directory; paths are relative")
+    return value
+
+
+def read_tags(value: Any) -> tuple[str, ...]:
+    """Get tags from a cell: a list of texts, or one text with commas. Raises RowError."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
+        raise RowError("tags are a list of texts, or one text with commas")
+    return tuple(value)
