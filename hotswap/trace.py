@@ -1,8 +1,8 @@
 """The record of one rollout, and how it is written as one line of JSON.
 
-The field names are fixed: other people's scripts read them. `trace.schema.json`, beside this file, describes the
-line; a test validates every trace that any test writes against it. Standard library only: scoring functions receive
-a Trace.
+The field names are fixed: other people's scripts read them. `trace.schema.json`, beside this file, describes
+the line, and tests validate every trace that they write against it. Standard library only: scoring functions
+receive a Trace.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ def scored(task: str = "fr", attempt: int = 0, reward: float = 1.0, **given: Any
         "metrics": {"turns": 1.0},
         "tries": [Try(None, 0.001, Usage(10, 2))],
         "cost_usd": 0.001,
+        "answer": "It is Paris.",
         **given,
     }
     return Trace(
@@ -49,7 +50,6 @@ def scored(task: str = "fr", attempt: int = 0, reward: float = 1.0, **given: Any
         attempt=attempt,
         outcome="scored",
         reward=reward,
-        answer="It is Paris.",
         launches=[LaunchRecord("main", 0, None)],
         messages=[
             Node(0, None, "system", "Be brief."),
@@ -69,15 +69,19 @@ def scored(task: str = "fr", attempt: int = 0, reward: float = 1.0, **given: Any
 
 def failed(task: str = "de", attempt: int = 0, error: ErrorRecord | None = None, **given: Any) -> Trace:
     """A trace of a rollout that ended in an error before any model call."""
-    kept: dict[str, Any] = {"id": f"02{task.upper()}{attempt}", "cell": cell(), **given}
-    record = TaskRecord(task, HASH, {"prompt": f"Capital of {task}?"})
     error = error or fault()
+    kept: dict[str, Any] = {
+        "id": f"02{task.upper()}{attempt}",
+        "cell": cell(),
+        "tries": [Try(error)],
+        **given,
+    }
+    record = TaskRecord(task, HASH, {"prompt": f"Capital of {task}?"})
     return Trace(
         run="quiz--20261130-161500-k3f9",
         task=record,
         attempt=attempt,
         error=error,
-        tries=[Try(error)],
         **kept,
     )
 
