@@ -14,7 +14,7 @@ processes can all use it. What it answers is a script, of which each POST takes 
 A `Reply` says what is sent. The shapes that tests need most have a name:
 
 * `say(text)`, `call_tool(name, arguments)`: a chat completion; as a stream where the request asks for one.
-* `fail(status, message)`: an error object. Or `Reply(status=502, body=b"<html>", headers={"content-type": ...})`.
+* `say(text)`, `call_tool(name, arguments)`: a chat completion, streamed where the request asks for it.
 * `stream(chunks)`: an event stream, each chunk written as given; chunks need not end where events end.
 
 and each can misbehave, as `replace(say("hi"), wait_s=0.2)`:

@@ -1,0 +1,295 @@
+"""One rollout behind the proxy: its secrets, its limits, its calls, and the graph of its messages.
+
+A call is opened when its request is read, and concluded when its answer was read, before the program sees
+the answer's end. A request that repeats one whose answer failed is another try of that call, not a call
+of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from hotswap.contracts.harness import Endpoint
+from hotswap.contracts.model import Upstream
+from hotswap.dialects import Dialect
+from hotswap.errors import ErrorRecord
+from hotswap.graph import Graph
+from hotswap.limits import Budget, Limits, cost
+from hotswap.messages import Answer, ProviderError, Usage
+from hotswap.proxy.body import Body, read_body
+from hotswap.proxy.upstream import CallPolicy
+from hotswap.trace import BranchKind, CallRecord, CallTry, Trace
+
+BODIES_KEPT = 8
+"""Conversations that one session goes on with at a time, so that sub-agents do not push out the main one."""
+FAILED_KEPT = 8
+STREAM_FIELDS = frozenset({"stream", "stream_options"})
+"""Fields in which a repeat may differ: programs fall back from a stream to an answer in one piece."""
+CLOSE_S = 5.0
+
+
+@dataclass(frozen=True)
+class SessionRequest:
+    """What a session is opened for."""
+
+    rollout: str
+    upstream: Upstream
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """`temperature`, `top_p`, `max_tokens`, `seed`, `stop`; `extra`: a mapping of fields sent as they are."""
+    limits: Limits = field(default_factory=Limits)
+    budget: Budget | None = None
+    calls: CallPolicy = field(default_factory=CallPolicy)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a secret opens: a session, as one agent of it."""
+
+    session: Session
+    kind: BranchKind
+    agent: str
+    digest: bytes = field(repr=False)
+
+
+@dataclass
+class Call:
+    """A call in progress, or one that failed and may be tried again."""
+
+    record: CallRecord
+    number: int
+    body: Body
+    dialect: Dialect
+    streams: bool
+    given_up: int = 0
+    """How often the program was told that this call failed."""
+    busy: bool = True
+    opened: float = field(default_factory=time.monotonic)
+
+    def repeats(self, body: Body, dialect: Dialect) -> bool:
+        """Whether another request asks the same, be it in one piece where this one asked for a stream."""
+        same = dialect is self.dialect and body.leaf == self.body.leaf
+        return same and _without_stream(body.fields) == _without_stream(self.body.fields)
+
+
+class Session:
+    """The proxy's side of one rollout. Opened by `Proxy.open`."""
+
+    def __init__(self, request: SessionRequest, admit: Callable[[Pass, bool], None]) -> None:
+        self.request = request
+        self.stop: str | None = None
+        """The limit that a call was refused for: turns, tokens, cost, seconds or budget."""
+        self.refused = asyncio.Event()
+        """Set at the first refused call: a program that goes on after it may be ended."""
+        self.last_error: ProviderError | None = None
+        """Why the last call failed; null after a call that went well."""
+        self.usage = Usage()
+        self.turns = 0
+        """Completed calls of the main agent."""
+        self.started = time.monotonic()
+        self._admit = admit
+        self._secrets: dict[tuple[BranchKind, str], str] = {}
+        self._passes: list[Pass] = []
+        self._graph = Graph()
+        self._records: list[CallRecord] = []
+        self._tools: dict[str, list[Any]] = {}
+        self._tools_read: tuple[Any, str] | None = None
+        self._bodies: deque[Body] = deque(maxlen=BODIES_KEPT)
+        self._failed: deque[Call] = deque(maxlen=FAILED_KEPT)
+        self._spent_usd = 0.0
+        self._served_model: str | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._model_s = 0.0
+        self._busy_since = 0.0
+        self._closed = False
+        self.secret()
+
+    def secret(self, kind: BranchKind = "main", agent: str = "main") -> str:
+        """Get a secret of this session; always the same one for the same kind and agent."""
+        if (kind, agent) not in self._secrets:
+            text = self._secrets[kind, agent] = secrets.token_urlsafe(32)
+            self._passes.append(Pass(self, kind, agent, sha256(text.encode()).digest()))
+            self._admit(self._passes[-1], True)
+        return self._secrets[kind, agent]
+
+    def endpoint(self, box_url: str) -> Endpoint:
+        """Get where the main agent sends its calls, with the proxy at `box_url` as seen from inside."""
+        upstream = self.request.upstream
+        return Endpoint(box_url, self.secret(), upstream.model, upstream.context)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the session's time is up, on the clock of `time.monotonic`."""
+        seconds = self.request.limits.seconds
+        return None if seconds is None else self.started + seconds
+
+    def over(self) -> str | None:
+        """Get the limit that is used up; null where another call may go up."""
+        elapsed = time.monotonic() - self.started
+        over = self.request.limits.over(self.turns, self.usage.total, self._spent_usd, elapsed)
+        budget = self.request.budget
+        return over or (budget.over() if budget else None)
+
+    def refuse(self, limit: str) -> None:
+        """Note that a call was refused."""
+        self.stop = self.stop or limit
+        self.refused.set()
+
+    def enter(self, task: asyncio.Task[Any]) -> None:
+        """Note a request in flight; it is cancelled when the session is closed."""
+        if not self._tasks:
+            self._busy_since = time.monotonic()
+        self._tasks.add(task)
+
+    def leave(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks and not self._closed:
+            self._model_s += time.monotonic() - self._busy_since
+
+    def open(self, raw: bytes, path: str, dialect: Dialect, who: Pass) -> Call:
+        """Read a request into the graph. Gets the call that it is: a new one, or a failed one tried again."""
+        body = read_body(raw, dialect.conversation, self._bodies)
+        if not body.continued:
+            body.leaf = self._graph.extend(None, dialect.read_preamble(body.fields))
+        body.leaf = self._graph.extend(body.leaf, map(dialect.read_item, body.items))
+        if body.leaf is not None:
+            self._graph.use(body.leaf, who.kind, who.agent)
+        if body.prefix:
+            self._keep(body)
+        again = next((call for call in self._failed if call.repeats(body, dialect)), None)
+        if again is not None:
+            self._failed.remove(again)
+            again.body, again.busy, again.opened = body, True, time.monotonic()
+            again.streams = dialect.streams(body.fields)
+            return again
+        return self._record(body, path, dialect, who)
+
+    def _keep(self, body: Body) -> None:
+        grown = next((known for known in self._bodies if body.prefix.startswith(known.prefix)), None)
+        if grown is not None:
+            self._bodies.remove(grown)
+        self._bodies.append(body.forget())
+
+    def _record(self, body: Body, path: str, dialect: Dialect, who: Pass) -> Call:
+        record = CallRecord(
+            input=body.leaf,
+            outputs=[],
+            dialect=dialect.name,
+            path=path,
+            model=dialect.read_model(body.fields),
+            status=None,
+            started=time.time(),
+            sampling=dialect.read_sampling(body.fields),
+            tools=self._note_tools(body.fields, dialect),
+            agent=who.agent,
+            kind=who.kind,
+        )
+        self._records.append(record)
+        return Call(record, len(self._records) - 1, body, dialect, dialect.streams(body.fields))
+
+    def _note_tools(self, fields: Mapping[str, Any], dialect: Dialect) -> str | None:
+        """Keep the tools that were offered, each list once. The same object as last time is not read anew."""
+        sent = fields.get("tools")
+        if self._tools_read is not None and sent is self._tools_read[0]:
+            return self._tools_read[1]
+        tools = dialect.read_tools(fields)
+        if not tools:
+            return None
+        name = "sha256:" + sha256(json.dumps(tools, sort_keys=True).encode()).hexdigest()
+        self._tools.setdefault(name, list(tools))
+        self._tools_read = (sent, name)
+        return name
+
+    def conclude(self, call: Call, answer: Answer, first_byte_s: float | None = None) -> None:
+        """Record an answer, or that there was none. Nothing is added to a session that was closed."""
+        if self._closed or not call.busy:
+            return
+        record = call.record
+        call.busy = False
+        record.duration_s = (record.duration_s or 0.0) + time.monotonic() - call.opened
+        record.first_byte_s = first_byte_s
+        record.finish = answer.finish
+        record.served_model = answer.model
+        self._served_model = answer.model or self._served_model
+        self._spend(record, answer)
+        record.outputs = [self._graph.answer(call.body.leaf, said, call.number) for said in answer.messages]
+        for node in record.outputs:
+            self._graph.use(node, record.kind, record.agent)
+        self.last_error = answer.error
+        record.error = _error_record(answer.error) if answer.error else None
+        if answer.error is not None:
+            self._failed.append(call)
+        elif record.kind == "main" and record.outputs:
+            self.turns += 1
+
+    def abandon(self, call: Call, why: str) -> None:
+        """Record that a call was broken off from our side of the provider."""
+        if self._closed or not call.busy:
+            return
+        call.busy = False
+        call.record.duration_s = (call.record.duration_s or 0.0) + time.monotonic() - call.opened
+        call.record.error = ErrorRecord("harness", "agent", "abandoned", why)
+        self._failed.append(call)
+
+    def _spend(self, record: CallRecord, answer: Answer) -> None:
+        spent = cost(answer.usage, self.request.upstream.prices)
+        record.usage = record.usage + answer.usage
+        if spent is not None:
+            record.cost_usd = (record.cost_usd or 0.0) + spent
+            self._spent_usd += spent
+        self.usage = self.usage + answer.usage
+        if self.request.budget is not None:
+            self.request.budget.spend(answer.usage, spent)
+
+    def note_try(
+        self, call: Call, status: int | None, duration_s: float, error: ProviderError | None
+    ) -> None:
+        """Record one request to the provider."""
+        if not self._closed:
+            call.record.status = status
+            call.record.tries.append(CallTry(status, duration_s, error.type if error else None))
+
+    async def close(self) -> None:
+        """End the session: its secrets open nothing, what is in flight is cancelled, no more is added."""
+        for who in self._passes:
+            self._admit(who, False)
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_S)
+        self._closed = True
+
+    def write(self, trace: Trace) -> None:
+        """Fill in what the proxy knows: messages, branches, tools, calls, usage, cost, the served model."""
+        trace.messages = list(self._graph.nodes)
+        trace.branches = self._graph.branches()
+        trace.tools = dict(self._tools)
+        trace.calls = list(self._records)
+        trace.usage = self.usage
+        trace.cost_usd = self.cost_usd
+        trace.cell.served_model = self._served_model
+        trace.timing.model_s = self._model_s
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What all calls cost together; null where the cost of one that was answered is not known."""
+        if any(record.cost_usd is None and record.error is None for record in self._records):
+            return None
+        return self._spent_usd if any(record.cost_usd is not None for record in self._records) else None
+
+
+def _without_stream(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in STREAM_FIELDS}
+
+
+def _error_record(error: ProviderError) -> ErrorRecord:
+    status = "no answer" if error.status is None else f"HTTP {error.status}"
+    return ErrorRecord("provider", "agent", error.type, error.message, status)
