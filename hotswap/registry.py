@@ -89,6 +89,11 @@ def entries(kind: Kind) -> dict[str, Entry]:
     return found
 
 
+def names(kind: Kind) -> set[str]:
+    """Get the name of every part of a kind."""
+    return {*_files(kind), *_offers(kind)}
+
+
 def find(kind: Kind, ref: str) -> Entry:
     """Get the part that a person named. Raises UsageError, with a suggestion, where there is none."""
     name, files = plain(ref), _files(kind)
@@ -278,7 +283,8 @@ def _summary(kind: Kind, file: Path, class_name: str | None = None) -> str:
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
     named = [node for node in classes if node.name == class_name]
     own = [node for node in classes if base in {ast.unparse(name).rpartition(".")[2] for name in node.bases}]
-    for node in (*named, *own, *classes, tree):
+    nodes: tuple[ast.ClassDef | ast.Module, ...] = (*named, *own, *classes, tree)
+    for node in nodes:
         if doc := ast.get_docstring(node):
             return doc.partition("\n")[0].strip()
     return ""

@@ -1,0 +1,254 @@
+"""Which parts a run uses, and the settings of each.
+
+A choice is text: `loop`, or a variant `loop,tools=bash,edit,timeout_s=5` (a piece without `=` continues the
+value before it). Settings of parts also stand in tables: `[harness] tools = ...` for every harness that is
+chosen, and `[harness.loop] tools = ...` for one. The higher layer wins, then the more specific; a variant
+beats both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from hotswap import registry
+from hotswap.contracts.options import Option, Part, coerce, options
+from hotswap.errors import UsageError, did_you_mean
+from hotswap.registry import Entry, plain
+from hotswap.settings.fields import ModelTable, Sampling
+from hotswap.settings.layers import Key, Layer, Repeated, dotted
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A part that a run uses, with its settings. Every field is a JSON value."""
+
+    kind: str
+    ref: str
+    """As it was named, without its variant: `loop`, `./my_agent.py`, `openai/gpt-5-mini`."""
+    name: str
+    """What its table is called: `[harness.NAME]`. A model's is its reference."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What is set, by name; what is not here is the part's default."""
+    variant: Mapping[str, str] = field(default_factory=dict)
+    """Those of the settings that were given beside the name, as text."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Where each of the settings was given."""
+    entry: Entry | None = None
+    """Where the part is found; null for a model."""
+
+    @property
+    def text(self) -> str:
+        """The choice as a person would write it."""
+        return ",".join((self.ref, *(f"{name}={value}" for name, value in self.variant.items())))
+
+    @property
+    def label(self) -> str:
+        """The choice as a part of a cell's name, in which a slash separates."""
+        base = re.sub(r"\w+://", "", self.ref) if self.entry is None else self.name
+        label = ",".join((base, *(f"{name}={value}" for name, value in sorted(self.variant.items()))))
+        return label.replace("/", ":")
+
+    def build(self) -> Part:
+        """Import the part and make it, with these settings."""
+        if self.entry is None:
+            raise TypeError(f"{self.kind} {self.ref!r} is no part that can be built")
+        return registry.load(self.entry)(**self.settings)
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """A value that a layer gives to a setting of one part, or of all that are chosen."""
+
+    rank: tuple[int, int]
+    """The layer, and whether it is for one part: the higher wins."""
+    part: str | None
+    """Null: for all that are chosen."""
+    option: str
+    below: Key
+    """For a setting that is a table: the key in it."""
+    value: Any
+    where: str
+    name: str
+
+
+def choose(kind: str, names: Sequence[str], layers: Sequence[Layer]) -> tuple[Choice, ...]:
+    """Get the chosen parts of a kind with their settings. Raises UsageError with all that is wrong.
+
+    The settings of harnesses, runtimes and models are checked here; only a worker knows those of tasksets.
+    """
+    where = next(
+        (item.where for layer in reversed(layers) for item in layer.given if item.key == (kind, "name")), ""
+    )
+    problems: list[str] = []
+    chosen = [choice for text in names if (choice := _named(kind, text, where, problems))]
+    if problems:
+        raise UsageError(*problems)
+    claims = list(_claims(kind, [choice.name for choice in chosen], layers))
+    chosen = [_with_settings(choice, claims) for choice in chosen]
+    if kind != "taskset":
+        known = {choice.name: _options(choice) for choice in chosen}
+        problems += unknown_settings(kind, chosen, layers, known)
+        if not problems:
+            chosen = [_typed(choice, known[choice.name], problems) for choice in chosen]
+    if problems:
+        raise UsageError(*problems)
+    return tuple(chosen)
+
+
+def unknown_settings(
+    kind: str, chosen: Sequence[Choice], layers: Sequence[Layer], known: Mapping[str, Collection[str]]
+) -> list[str]:
+    """List what is given to parts that have no such setting; `known` has each part's settings by its name."""
+    problems = []
+    for choice in chosen:
+        unknown = [name for name in choice.variant if name not in known[choice.name]]
+        problems += [_no_setting(choice, name, choice.origins[name], known) for name in unknown]
+    for claim in _claims(kind, [choice.name for choice in chosen], layers):
+        owners = [choice for choice in chosen if claim.part in (None, choice.name)]
+        lacking = [choice for choice in owners if claim.option not in known[choice.name]]
+        if not lacking:
+            continue
+        if len(lacking) == len(owners):
+            problems.append(_no_setting(lacking[0], claim.option, claim.where, known))
+        else:
+            has = next(choice for choice in owners if choice not in lacking)
+            one = dotted((kind, has.name, claim.option))
+            lacks = f"{kind} {lacking[0].name!r} has no setting {claim.option!r}"
+            problems.append(f"{claim.where}: {lacks}. Set it for the one that has: {one}")
+    return list(dict.fromkeys(problems))
+
+
+def parse_variant(text: str) -> tuple[str, dict[str, str]]:
+    """Read `loop,tools=bash,edit` into a reference and its settings."""
+    ref, *pieces = text.split(",")
+    variant: dict[str, str] = {}
+    name = ""
+    for piece in pieces:
+        before, equals, after = piece.partition("=")
+        if equals and re.fullmatch(r"[A-Za-z_][\w-]*", before.strip()):
+            name = plain(before.strip())
+            if name in variant:
+                raise UsageError(f"{text!r} sets {name} twice")
+            variant[name] = after
+        elif name:
+            variant[name] += f",{piece}"
+        else:
+            raise UsageError(f"{text!r}: {piece!r} is no setting: write {ref},NAME={piece}")
+    if not ref:
+        raise UsageError(f"{text!r} begins without a name")
+    return ref, variant
+
+
+def _named(kind: str, text: str, where: str, problems: list[str]) -> Choice | None:
+    try:
+        ref, variant = parse_variant(text)
+        if kind == "runtime" and ref.isdigit():
+            raise UsageError(f"no runtime {ref!r}. -r names a runtime; did you mean -k {ref} (attempts)?")
+        entry = None if kind == "model" else registry.find(cast(registry.Kind, kind), ref)
+    except UsageError as error:
+        problems += [f"{where}: {problem}" if where else problem for problem in error.problems]
+        return None
+    origins = dict.fromkeys(variant, where)
+    return Choice(kind, ref, entry.name if entry else ref, variant, variant, origins, entry)
+
+
+def _claims(kind: str, chosen: Sequence[str], layers: Sequence[Layer]) -> Iterator[_Claim]:
+    """Read every setting that the layers give to parts of a kind, of those that are chosen."""
+    names = {plain(name): name for name in chosen}
+    others = frozenset[str]()
+    for rank, layer in enumerate(layers):
+        for item in layer.given:
+            if item.key[0] != kind or item.key[1:] == ("name",):
+                continue
+            first, *rest = item.key[1:]
+            if rest and plain(first) in names:
+                option, below, part = rest[0], tuple(rest[1:]), names[plain(first)]
+            else:
+                others = others or frozenset(
+                    () if kind == "model" else registry.names(cast(registry.Kind, kind))
+                )
+                if rest and plain(first) in others:
+                    continue
+                option, below, part = first, tuple(rest), None
+            rank_of = (rank, int(part is not None))
+            yield _Claim(rank_of, part, plain(option), below, item.value, item.where, item.name)
+
+
+def _with_settings(choice: Choice, claims: Sequence[_Claim]) -> Choice:
+    settings: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for claim in sorted(claims, key=lambda claim: claim.rank):
+        if claim.part in (None, choice.name):
+            settings[claim.option] = _laid_over(settings.get(claim.option), claim.below, claim.value)
+            origins[claim.option] = claim.where
+    return replace(choice, settings={**settings, **choice.variant}, origins={**origins, **choice.origins})
+
+
+def _laid_over(value: Any, below: Key, new: Any) -> Any:
+    if not below:
+        return list(new) if isinstance(new, Repeated) else new
+    table = dict(value) if isinstance(value, dict) else {}
+    table[below[0]] = _laid_over(table.get(below[0]), below[1:], new)
+    return table
+
+
+def _options(choice: Choice) -> dict[str, Option | None]:
+    if choice.entry is None:
+        return dict.fromkeys([*Sampling.model_fields, *ModelTable.model_fields])
+    cls: Any = registry.load(choice.entry)
+    return {option.name: option for option in options(cls)}
+
+
+def _no_setting(choice: Choice, name: str, where: str, known: Mapping[str, Collection[str]]) -> str:
+    lacks = f"{where}: {choice.kind} {choice.name!r} has no setting {name!r}"
+    return f"{lacks}.{did_you_mean(name, known[choice.name])}"
+
+
+def _typed(choice: Choice, known: Mapping[str, Option | None], problems: list[str]) -> Choice:
+    """Read each setting as its type. A model's are those of `[sampling]` and `[models]`."""
+    if choice.entry is None:
+        return _typed_model(choice, problems)
+    settings = {}
+    for name, value in choice.settings.items():
+        option = known[name]
+        assert option is not None
+        try:
+            settings[name] = _json(coerce(value, option.type))
+        except ValueError as error:
+            shown = dotted((choice.kind, choice.name, name))
+            problems.append(f"{choice.origins[name]}: {shown} = {value}: {error}")
+    for name, option in known.items():
+        if option is not None and option.required and name not in choice.settings:
+            flag = f"--{choice.kind}.{choice.name}.{name}"
+            problems.append(f"{choice.kind} {choice.name!r} needs {flag} ({option.type_name}): {option.doc}")
+    return replace(choice, settings=settings)
+
+
+def _typed_model(choice: Choice, problems: list[str]) -> Choice:
+    settings: dict[str, Any] = {}
+    for section in (ModelTable, Sampling):
+        own = {name: value for name, value in choice.settings.items() if name in section.model_fields}
+        try:
+            settings |= section(**own).model_dump(mode="json", include=set(own))
+        except ValidationError as error:
+            for one in error.errors():
+                name = str(one["loc"][0])
+                reason = one["msg"].removeprefix("Value error, ")
+                problems.append(f"{choice.origins[name]}: model {choice.ref!r}: {name}: {reason}")
+    return replace(choice, settings=settings)
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_json(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _json(item) for key, item in value.items()}
+    return value

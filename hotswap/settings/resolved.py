@@ -1,0 +1,267 @@
+"""How the value of each setting is found, and where it came from.
+
+    defaults < user file < ./eval.toml < HOTSWAP_* environment < -f FILE < flags
+
+Per key and deep: a layer that sets one key leaves the others alone, and 0, false and empty text are values. A
+file that says `closed = true`, as the one in each run directory does, stands alone but for the flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from hotswap.errors import UsageError, did_you_mean
+from hotswap.settings import closed
+from hotswap.settings.choices import Choice, choose, unknown_settings
+from hotswap.settings.fields import Sampling, Settings, is_list
+from hotswap.settings.layers import (
+    SELECTORS,
+    Given,
+    Key,
+    Layer,
+    LayerName,
+    Repeated,
+    combine,
+    dotted,
+    read_environment,
+    read_file,
+    tree,
+)
+from hotswap.settings.pairing import key_problems
+
+PROJECT_FILE = "eval.toml"
+HIDDEN_NAMES = {"key", "url", "headers"}
+"""Settings whose wrong value is not repeated in a message: it may hold a secret."""
+HINTS: Mapping[Key, str] = {("tasks",): "; leave -n out for all tasks"}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The settings of a run, the place that each value came from, and the parts that were chosen."""
+
+    settings: Settings
+    layers: tuple[Layer, ...]
+    chosen: Mapping[str, tuple[Choice, ...]]
+    """By kind: taskset, harness, model, runtime. A taskset's settings are not checked yet: see `check`."""
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Where each value that was given comes from, by dotted name; the others are defaults."""
+        return {given.name: given.where for layer in self.layers for given in layer.given}
+
+    def rows(self) -> Iterator[tuple[str, Any, str]]:
+        """Yield each setting's dotted name, value and origin. The settings of parts stand in `chosen`."""
+        origins = self.origins
+        for key, value in _values((), self.settings):
+            name = dotted(key)
+            yield name, value, origins.get(name) or _origin_below(name, origins) or "default"
+
+    def sampling(self, model: Choice) -> dict[str, Any]:
+        """Get what the run sets for a model's answers: `[sampling]`, and over it the model's own settings."""
+        own = {name: value for name, value in model.settings.items() if name in Sampling.model_fields}
+        return Sampling(**{**self.settings.sampling.values(), **own}).values()
+
+    def check(self, kind: str, options: Mapping[str, Collection[str]]) -> None:
+        """Raise UsageError for settings that the chosen parts do not have; `options` are their names by part.
+
+        Harnesses, runtimes and models are checked already. A taskset's options come from its worker.
+        """
+        if problems := unknown_settings(kind, self.chosen[kind], self.layers, options):
+            raise UsageError(*problems)
+
+    def to_toml(self) -> str:
+        """Write a file that alone gives these settings again, with `-f FILE`; null is written as "none"."""
+        return closed.write(self.settings, self.chosen)
+
+
+def resolve(
+    flags: Iterable[Given], files: Sequence[Path], environment: Mapping[str, str], cwd: Path
+) -> Resolved:
+    """Get the settings of a run. Raises UsageError with all that is wrong, each with its origin.
+
+    Relative paths, in whatever layer, are relative to `cwd`.
+    """
+    problems: list[str] = []
+    given = _layers(flags, files, environment, cwd)
+    layers = tuple(_joined(_known(layer, problems), problems) for layer in given)
+    settings = _build(layers, problems)
+    chosen: dict[str, tuple[Choice, ...]] = {}
+    for kind in SELECTORS if settings else ():
+        try:
+            chosen[kind] = choose(kind, getattr(settings, kind).name, layers)
+        except UsageError as error:
+            problems += error.problems
+    problems += key_problems(settings, layers) if settings else ()
+    if settings is None or problems:
+        raise UsageError(*problems)
+    return Resolved(settings, layers, chosen)
+
+
+def user_file(environment: Mapping[str, str]) -> Path | None:
+    """Get the path of the user's own settings. HOTSWAP_USER_FILE names another; empty, it means none."""
+    if "HOTSWAP_USER_FILE" in environment:
+        named = environment["HOTSWAP_USER_FILE"]
+        return Path(named).expanduser() if named else None
+    base = environment.get("XDG_CONFIG_HOME")
+    folder = Path(base) if base else Path(environment.get("HOME") or Path.home()) / ".config"
+    return folder / "hotswap" / "eval.toml"
+
+
+def _layers(
+    flags: Iterable[Given], files: Sequence[Path], environment: Mapping[str, str], cwd: Path
+) -> tuple[Layer, ...]:
+    named = [read_file("file", cwd / path, str(path)) for path in files]
+    opened = tuple(Layer("file", tuple(item for item in layer.given if not _closes(item))) for layer in named)
+    is_closed = any(_closes(item) for layer in named for item in layer.given)
+    around: list[Layer] = []
+    if not is_closed:
+        own = user_file(environment)
+        around += _found("user", own, str(own))
+        around += _found("project", cwd / PROJECT_FILE, PROJECT_FILE)
+        around.append(read_environment(environment))
+    return (*around, *opened, combine(flags))
+
+
+def _found(name: LayerName, path: Path | None, shown: str) -> list[Layer]:
+    return [read_file(name, path, shown)] if path is not None and path.is_file() else []
+
+
+def _closes(given: Given) -> bool:
+    return given.key == ("closed",) and given.value is True
+
+
+def _known(layer: Layer, problems: list[str]) -> Layer:
+    """Leave out what is no setting, and say so."""
+    wrong = {given.key: problem for given in layer.given if (problem := _unknown(given))}
+    problems += dict.fromkeys(wrong.values())
+    return replace(layer, given=tuple(given for given in layer.given if given.key not in wrong))
+
+
+def _unknown(given: Given) -> str | None:
+    """Say what is wrong with a key that is no setting. The keys of parts are looked at by `choices`."""
+    if given.key[0] in SELECTORS:
+        return None
+    if given.key == ("closed",):
+        return f"{given.where}: closed = true belongs into a file that is named with -f"
+    at: Any = Settings
+    for index, segment in enumerate(given.key):
+        if _is_section(at):
+            if segment not in at.model_fields:
+                suggestion = _suggestion(given.key[:index], segment, at)
+                return f"{given.where}: no setting {dotted(given.key[: index + 1])!r}.{suggestion}"
+            at = at.model_fields[segment].annotation
+        elif get_origin(at) is dict:
+            at = get_args(at)[1]
+        elif at is Any:
+            return None
+        else:
+            return f"{given.where}: {dotted(given.key[:index])} is a value and no table"
+    return None
+
+
+def _suggestion(table: Key, segment: str, section: type[BaseModel]) -> str:
+    """Suggest the neighbour, or else the setting elsewhere, that a word is closest to."""
+    if close := get_close_matches(segment, section.model_fields, n=1):
+        return f" Did you mean {dotted((*table, close[0]))!r}?"
+    elsewhere = {key[-1]: key for key, _ in reversed(list(_values((), Settings())))}
+    if close := get_close_matches(segment, elsewhere, n=1, cutoff=0.7):
+        return f" Did you mean {dotted(elsewhere[close[0]])!r}?"
+    return did_you_mean(segment, section.model_fields)
+
+
+def _joined(layer: Layer, problems: list[str]) -> Layer:
+    """Make a list of a flag that was repeated, where the setting is a list, and refuse it elsewhere."""
+    given = []
+    for item in layer.given:
+        if isinstance(item.value, Repeated):
+            if _takes_many(item.key):
+                item = replace(item, value=[part for value in item.value for part in _parts(item.key, value)])
+            elif all(value == item.value[0] for value in item.value):
+                item = replace(item, value=item.value[0])
+            elif item.key[0] not in SELECTORS:
+                values = " and ".join(str(value) for value in item.value)
+                problems.append(f"{item.where}: {item.name} is given more than once: {values}")
+        given.append(item)
+    return replace(layer, given=tuple(given))
+
+
+def _takes_many(key: Key) -> bool:
+    if key[0] in SELECTORS:
+        return key[1:] == ("name",)
+    at: Any = Settings
+    for segment in key:
+        if _is_section(at):
+            at = at.model_fields[segment].annotation
+        else:
+            at = get_args(at)[1] if get_origin(at) is dict else Any
+    return is_list(at)
+
+
+def _parts(key: Key, value: Any) -> list[Any]:
+    """Split one flag's text into items as a single flag's would be."""
+    if isinstance(value, list):
+        return value
+    whole = key[0] in SELECTORS or key[-1] == "stop" or not isinstance(value, str)
+    return [value] if whole else [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _build(layers: Sequence[Layer], problems: list[str]) -> Settings | None:
+    try:
+        return Settings(layers=[tree(layer.given) for layer in layers])  # type: ignore[call-arg]
+    except ValidationError as error:
+        origins = {given.name: given.where for layer in layers for given in layer.given}
+        problems += [_problem(dict(one), origins) for one in error.errors()]
+        return None
+
+
+def _problem(error: Mapping[str, Any], origins: Mapping[str, str]) -> str:
+    key = tuple(str(segment) for segment in error["loc"] if not isinstance(segment, int))
+    name = dotted(key)
+    parents = [dotted(key[:length]) for length in range(len(key), 0, -1)]
+    where = next((origins[parent] for parent in parents if parent in origins), None)
+    where = where or _origin_below(name, origins) or "default"
+    shown = name if HIDDEN_NAMES & set(key) else f"{name} = {error['input']}"
+    return f"{where}: {shown}: {_reason(error)}{HINTS.get(key, '')}"
+
+
+def _reason(error: Mapping[str, Any]) -> str:
+    context = error.get("ctx", {})
+    reasons = {
+        "greater_than_equal": f"must be at least {context.get('ge')}",
+        "greater_than": f"must be more than {context.get('gt')}",
+        "less_than_equal": f"must be at most {context.get('le')}",
+        "model_type": "expected a table",
+        "dict_type": "expected a table",
+        "value_error": str(context.get("error")),
+    }
+    return reasons.get(error["type"], str(error["msg"]))
+
+
+def _origin_below(name: str, origins: Mapping[str, str]) -> str | None:
+    """Get the origin of a table's first key, for what is wrong with the table as a whole."""
+    return next((where for other, where in origins.items() if other.startswith(f"{name}.")), None)
+
+
+def _is_section(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, BaseModel)
+
+
+def _values(at: Key, section: BaseModel) -> Iterator[tuple[Key, Any]]:
+    """Yield every setting below a section with its value, as declared; of parts, the name alone."""
+    for name in type(section).model_fields:
+        key, value = (*at, name), getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from _values(key, value)
+        elif (
+            value and isinstance(value, dict) and all(isinstance(item, BaseModel) for item in value.values())
+        ):
+            for table, item in value.items():
+                yield from _values((*key, table), item)
+        else:
+            yield key, value
