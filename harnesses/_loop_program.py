@@ -28,11 +28,19 @@ last line of standard error says why.
 It starts in a few milliseconds: what a single answer does not need is imported later.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import socket
 import sys
 from getopt import GetoptError, getopt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO
+
+    Json = dict[str, Any]
 
 KEY_VARIABLE = "LOOP_API_KEY"
 NAMES = ["base-url", "model", "system", "tools", "command-timeout-s", "output-limit", "max-turns"]
@@ -57,10 +65,10 @@ class UsageError(Exception):
     """The program was started wrongly."""
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     try:
         options = read_options(arguments)
-        answer = converse(options, *opening(options))
+        answer = converse(options, opening(options))
         write(answer)
     except ModelCallError as failure:
         return complain(failure, 1)
@@ -73,22 +81,22 @@ def main(arguments):
     return 0
 
 
-def write(text):
+def write(text: str) -> None:
     with open(1, "wb", closefd=False) as stdout:
         stdout.write(encode(text if text.endswith("\n") else f"{text}\n"))
 
 
-def complain(problem, code):
+def complain(problem: object, code: int) -> int:
     os.write(2, encode("loop: " + " ".join(str(problem).split()) + "\n"))
     return code
 
 
-def encode(text):
+def encode(text: str) -> bytes:
     """Get UTF-8, whatever the locale. A lone surrogate, which has none, is written as its escape."""
     return text.encode("utf-8", "backslashreplace")
 
 
-def decode(data):
+def decode(data: bytes) -> str:
     """Get text as it was meant: lone surrogates stay, bytes that are no UTF-8 become U+FFFD."""
     try:
         return data.decode("utf-8", "surrogatepass")
@@ -100,18 +108,18 @@ def decode(data):
 
 
 class Options:
-    def __init__(self, given):
+    def __init__(self, given: dict[str, str]) -> None:
         self.url = given["--base-url"].rstrip("/")
         self.model = given["--model"]
         self.system = given.get("--system")
-        self.tools = {name: TOOLS.get(name) for name in given["--tools"].split(",") if name}
-        self.command_timeout_s = number(given, "--command-timeout-s", float)
-        self.output_limit = number(given, "--output-limit", int)
-        self.max_turns = number(given, "--max-turns", int)
+        self.tools = [name for name in given["--tools"].split(",") if name]
+        self.command_timeout_s = number("--command-timeout-s", given)
+        self.output_limit = whole_number("--output-limit", given)
+        self.max_turns = whole_number("--max-turns", given)
         self.key = os.environ.get(KEY_VARIABLE, "").strip()
 
 
-def read_options(arguments):
+def read_options(arguments: list[str]) -> Options:
     try:
         pairs, rest = getopt(arguments, "h", ["help", *(f"{name}=" for name in NAMES)])
     except GetoptError as error:
@@ -120,18 +128,17 @@ def read_options(arguments):
     if "--help" in given or "-h" in given:
         write(__doc__)
         raise SystemExit
-    missing = [name for name in ("--base-url", "--model") if name not in given]
-    if rest or missing:
-        raise UsageError(
-            f"unexpected: {' '.join(rest)}" if rest else f"{' and '.join(missing)} must be given"
-        )
+    if rest:
+        raise UsageError(f"unexpected: {' '.join(rest)}")
+    if missing := [name for name in ("--base-url", "--model") if name not in given]:
+        raise UsageError(f"{' and '.join(missing)} must be given")
     options = Options(given)
     check(options)
     return options
 
 
-def check(options):
-    unknown = [name for name, tool in options.tools.items() if tool is None]
+def check(options: Options) -> None:
+    unknown = [name for name in options.tools if name not in TOOLS]
     if unknown:
         raise UsageError(f"--tools {','.join(unknown)}: there is no such tool; known: {', '.join(TOOLS)}")
     scheme, _, rest = options.url.partition("://")
@@ -141,38 +148,49 @@ def check(options):
         raise UsageError(f"{KEY_VARIABLE} holds a character that no HTTP header can carry")
 
 
-def number(given, name, kind):
+def number(name: str, given: dict[str, str]) -> float:
     try:
-        value = kind(given[name])
-        if 0 < value < 1e9:
-            return value
+        value = float(given[name])
     except ValueError:
-        pass
-    raise UsageError(f"{name} {given[name]}: expected a {'whole ' * (kind is int)}number above 0")
+        value = 0
+    if not 0 < value < 1e9:
+        raise UsageError(f"{name} {given[name]}: expected a number above 0")
+    return value
+
+
+def whole_number(name: str, given: dict[str, str]) -> int:
+    value = number(name, given)
+    if value != int(value):
+        raise UsageError(f"{name} {given[name]}: expected a whole number above 0")
+    return int(value)
 
 
 # The conversation
 
 
-def opening(options):
-    """Get the messages that stand at the beginning, and the tools that may be called."""
-    messages = []
+def opening(options: Options) -> list[Json]:
+    """Get the messages that stand at the beginning."""
+    messages: list[Json] = []
     if options.system is not None:
-        try:
-            with open(os.path.expanduser(options.system), "rb") as file:  # noqa: PTH111, PTH123
-                system = decode(file.read())
-        except OSError as error:
-            raise UsageError(f"--system {options.system}: {error.strerror}") from None
-        if system:
+        path = os.path.expanduser(options.system)  # noqa: PTH111
+        if system := read_text(path, f"--system {options.system}"):
             messages.append({"role": "system", "content": system})
-    with open(0, "rb", closefd=False) as stdin:
-        messages.append({"role": "user", "content": decode(stdin.read())})
-    return messages, {name: tool(options) for name, tool in options.tools.items()}
+    messages.append({"role": "user", "content": read_text(0, "standard input")})
+    return messages
 
 
-def converse(options, messages, tools):
+def read_text(file: str | int, name: str) -> str:
+    try:
+        with open(file, "rb", closefd=file != 0) as opened:  # noqa: PTH123
+            return decode(opened.read())
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from None
+
+
+def converse(options: Options, messages: list[Json]) -> str:
     """Go on until the model answers without calling a tool, and get what it said last."""
-    request = {"model": options.model, "messages": messages}
+    tools = {name: TOOLS[name](options) for name in options.tools}
+    request: Json = {"model": options.model, "messages": messages}
     if tools:
         request["tools"] = [tool.offer for tool in tools.values()]
     for turn in range(options.max_turns):
@@ -186,7 +204,7 @@ def converse(options, messages, tools):
     return text_of(message)
 
 
-def read_message(data):
+def read_message(data: bytes) -> Json:
     """Get the model's message from an answer's body, with all its fields: some endpoints want them back."""
     try:
         body = json.loads(data.decode("utf-8-sig", "replace"), strict=False)
@@ -201,14 +219,14 @@ def read_message(data):
         raise ModelCallError(f"the answer is no chat completion: {excerpt(data)}") from None
 
 
-def text_of(message):
+def text_of(message: Json) -> str:
     content = message.get("content")
     if isinstance(content, list):
         content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
 
 
-def repair(message, turn):
+def repair(message: Json, turn: int) -> list[Json]:
     """Get the message's tool calls, each with the id and the function that it needs to be answered at all."""
     calls = message.get("tool_calls")
     if not calls or not isinstance(calls, list):
@@ -224,7 +242,7 @@ def repair(message, turn):
     return calls
 
 
-def answer(call, tools):
+def answer(call: Json, tools: dict[str, Bash]) -> Json:
     """Run one tool call and get the message that answers it."""
     try:
         content = run(call["function"], tools)
@@ -233,18 +251,20 @@ def answer(call, tools):
     return {"role": "tool", "tool_call_id": call["id"], "content": content}
 
 
-def run(function, tools):
+def run(function: Json, tools: dict[str, Bash]) -> str:
     name = function.get("name")
     tool = tools.get(name) if isinstance(name, str) else None
     if tool is None:
         known = f"The tools are: {', '.join(tools)}." if tools else "There are no tools; answer without one."
         raise ToolCallError(f"there is no tool {json.dumps(name)}. {known}")
-    return tool.run(**read_arguments(name, function.get("arguments"), tool.offer["function"]["parameters"]))
+    return tool.run(**read_arguments(tool.offer["function"], function.get("arguments")))
 
 
-def read_arguments(name, arguments, parameters):
+def read_arguments(offer: Json, arguments: Any) -> Json:
     """Get a call's arguments as a dict that fits the tool. Raises ToolCallError, naming what does not."""
-    wanted = f"{name} takes a JSON object such as {json.dumps(dict.fromkeys(parameters['required'], '...'))}"
+    parameters = offer["parameters"]
+    example = json.dumps(dict.fromkeys(parameters["required"], "..."))
+    wanted = f"{offer['name']} takes a JSON object such as {example}"
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         raise ToolCallError(f"the arguments are empty; {wanted}")
     if isinstance(arguments, str):
@@ -265,7 +285,7 @@ def read_arguments(name, arguments, parameters):
     return arguments
 
 
-def type_name(value):
+def type_name(value: object) -> str:
     names = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
     return names.get(type(value), "number")
 
@@ -274,7 +294,7 @@ def type_name(value):
 
 
 class Bash:
-    offer = {
+    offer: Json = {
         "type": "function",
         "function": {
             "name": "bash",
@@ -290,14 +310,14 @@ class Bash:
         },
     }
 
-    def __init__(self, options):
+    def __init__(self, options: Options) -> None:
         self.timeout_s = options.command_timeout_s
         self.limit = options.output_limit
         self.environment = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
-        self.open = []
+        self.open: list[int] = []
         """Outputs that a background process still holds. They stay open, so that writing does not kill it."""
 
-    def run(self, command):
+    def run(self, command: str) -> str:
         pid, source = self.start(command)
         output = Output(self.limit)
         try:
@@ -308,7 +328,7 @@ class Bash:
         text = output.text()
         return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}[{end}]"
 
-    def start(self, command):
+    def start(self, command: str) -> tuple[int, int]:
         """Start the command in a process group of its own; get its id and where its output is read."""
         from signal import SIGPIPE
 
@@ -319,19 +339,20 @@ class Bash:
             (os.POSIX_SPAWN_DUP2, sink, 1),
             (os.POSIX_SPAWN_DUP2, sink, 2),
         ]
-        how = {"file_actions": actions, "setpgroup": 0, "setsigdef": [SIGPIPE]}
+        argv = ["bash", "-c", "--", command]
+        how: Json = {"file_actions": actions, "setpgroup": 0, "setsigdef": [SIGPIPE]}
         try:
             try:
-                return os.posix_spawnp("bash", ["bash", "-c", "--", command], self.environment, **how), source
+                return os.posix_spawnp("bash", argv, self.environment, **how), source
             except FileNotFoundError:
-                return os.posix_spawnp("sh", ["sh", "-c", "--", command], self.environment, **how), source
+                return os.posix_spawnp("sh", argv, self.environment, **how), source
         except (OSError, ValueError) as error:  # too long, a NUL in it, a lone surrogate
             os.close(source)
             raise ToolCallError(f"the command could not be started: {error}") from None
         finally:
             os.close(sink)
 
-    def follow(self, pid, source, output):
+    def follow(self, pid: int, source: int, output: Output) -> str:
         """Read output until the command has ended, or its time is over and it is killed; get how it ended."""
         from select import POLLIN, poll
         from time import monotonic
@@ -360,7 +381,7 @@ class Bash:
             else f"time limit of {self.timeout_s:g} s reached; the command was killed"
         )
 
-    def read(self, source, output):
+    def read(self, source: int, output: Output | None) -> bool:
         """Read once; False when there is no more to come. Without an output, what was read is dropped."""
         data = os.read(source, 1 << 16)
         if output is not None:
@@ -370,7 +391,7 @@ class Bash:
             os.close(source)
         return bool(data)
 
-    def drain(self, source, output):
+    def drain(self, source: int, output: Output) -> None:
         """Read what is there, and no more than a pipe holds: a background process may write for ever."""
         try:
             most = output.size + (1 << 20)
@@ -379,12 +400,12 @@ class Bash:
         except BlockingIOError:
             pass
 
-    def ending(self, status):
+    def ending(self, status: int) -> str:
         code = os.waitstatus_to_exitcode(status)
         return f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
 
 
-def kill(pid):
+def kill(pid: int) -> None:
     """End a command and its process group at once."""
     from signal import SIGKILL
 
@@ -398,18 +419,18 @@ def kill(pid):
 class Output:
     """The beginning and the end of what was written, and how much it was."""
 
-    def __init__(self, limit):
+    def __init__(self, limit: int) -> None:
         self.size, self.head, self.tail = 0, b"", b""
         self.head_limit = limit // 2
         self.tail_limit = limit - self.head_limit
 
-    def add(self, data):
+    def add(self, data: bytes) -> None:
         self.size += len(data)
         room = self.head_limit - len(self.head)
         self.head += data[:room]
         self.tail = (self.tail + data[room:])[-self.tail_limit :]
 
-    def text(self):
+    def text(self) -> str:
         missing = self.size - len(self.head) - len(self.tail)
         note = f"\n[... {missing} of {self.size} bytes left out ...]\n".encode() if missing else b""
         return (self.head + note + self.tail).decode("utf-8", "replace").replace("\0", "\ufffd")
@@ -421,7 +442,7 @@ TOOLS = {"bash": Bash}
 # HTTP. The standard library's client takes longer to import than a whole run takes, so it serves https alone.
 
 
-def post(options, body):
+def post(options: Options, body: bytes) -> bytes:
     """Send one model call and get the body of its answer. Raises ModelCallError."""
     scheme, _, rest = options.url.partition("://")
     authority, slash, path = rest.partition("/")
@@ -437,12 +458,12 @@ def post(options, body):
         raise ModelCallError(
             f"no answer from {options.url}: {getattr(error, 'strerror', None) or error}"
         ) from None
-    if status != 200:
+    if not 200 <= status < 300:
         raise ModelCallError(f"HTTP {status}: {error_message(data)}")
     return data
 
 
-def exchange_encrypted(authority, path, headers, body):
+def exchange_encrypted(authority: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
     from http.client import HTTPException, HTTPSConnection
 
     connection = HTTPSConnection(authority)
@@ -456,7 +477,7 @@ def exchange_encrypted(authority, path, headers, body):
         connection.close()
 
 
-def exchange_plain(authority, path, headers, body):
+def exchange_plain(authority: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
     head = (
         f"POST {path} HTTP/1.1\r\n"
         + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -471,14 +492,14 @@ def exchange_plain(authority, path, headers, body):
             return read_reply(reply)
 
 
-def address(authority):
+def address(authority: str) -> tuple[str, int]:
     host, colon, port = authority.rpartition(":")
     if not colon or port.endswith("]"):
         host, port = authority, "80"
     return host.strip("[]"), int(port)
 
 
-def read_reply(reply):
+def read_reply(reply: BinaryIO) -> tuple[int, bytes]:
     status = 0
     while status < 200:  # 1xx announces another
         status, headers = read_head(reply)
@@ -489,7 +510,7 @@ def read_reply(reply):
     return status, reply.read()
 
 
-def read_head(reply):
+def read_head(reply: BinaryIO) -> tuple[int, dict[bytes, bytes]]:
     line = reply.readline(LONGEST_LINE)
     if not line:
         raise ValueError("the connection was closed before the answer")
@@ -505,7 +526,7 @@ def read_head(reply):
     return int(rest[:3]), headers
 
 
-def read_chunks(reply):
+def read_chunks(reply: BinaryIO) -> bytes:
     data = b""
     while size := read_size(reply.readline(LONGEST_LINE)):
         data += read_exactly(reply, size)
@@ -513,21 +534,21 @@ def read_chunks(reply):
     return data
 
 
-def read_size(line):
+def read_size(line: bytes) -> int:
     try:
         return int(line.partition(b";")[0], 16)
     except ValueError:
         raise ValueError("the connection was closed within the answer") from None
 
 
-def read_exactly(reply, size):
+def read_exactly(reply: BinaryIO, size: int) -> bytes:
     data = reply.read(size)
     if len(data) < size:
         raise ValueError(f"the connection was closed after {len(data)} of {size} bytes of the answer")
     return data
 
 
-def error_message(data):
+def error_message(data: bytes) -> str:
     """Get an endpoint's error in its own words, wherever it put them."""
     try:
         body = json.loads(data)
@@ -538,7 +559,7 @@ def error_message(data):
         return excerpt(data)
 
 
-def excerpt(data):
+def excerpt(data: bytes) -> str:
     text = data[:1000].decode("utf-8", "replace").strip()
     return " ".join(text.split())[:300] or "(empty)"
 

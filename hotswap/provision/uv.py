@@ -92,7 +92,7 @@ class Uv:
                 stdout=log,
                 stderr=log,
                 cwd=cache.folder(),
-                env=environment() | self.env,
+                env={**environment(), **self.env},
                 pass_fds=(self.lock,),
                 start_new_session=True,
             )
