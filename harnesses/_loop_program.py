@@ -181,7 +181,7 @@ def opening(options: Options) -> list[Json]:
 
 def read_text(file: str | int, name: str) -> str:
     try:
-        with open(file, "rb", closefd=file != 0) as opened:  # noqa: PTH123
+        with open(file, "rb", closefd=file != 0) as opened:
             return decode(opened.read())
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror}") from None
@@ -326,7 +326,9 @@ class Bash:
             kill(pid)
             raise
         text = output.text()
-        return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}[{end}]"
+        if text and not text.endswith("\n"):
+            text += "\n"
+        return f"{text}[{end}]"
 
     def start(self, command: str) -> tuple[int, int]:
         """Start the command in a process group of its own; get its id and where its output is read."""
@@ -368,17 +370,14 @@ class Bash:
                 break
             ready = waiting.poll(1000 * min(wait_s, left_s))
             wait_s = 0.001 if ready else min(2 * wait_s, LONGEST_WAIT_S)
-            for each in (
-                each for each, _ in ready if not self.read(each, output if each == source else None)
-            ):
-                waiting.unregister(each)
+            for each, _ in ready:
+                if not self.read(each, output if each == source else None):
+                    waiting.unregister(each)
         if not ended:
             kill(pid)
         self.drain(source, output)
         return (
-            self.ending(status)
-            if ended
-            else f"time limit of {self.timeout_s:g} s reached; the command was killed"
+            ending(status) if ended else f"time limit of {self.timeout_s:g} s reached; the command was killed"
         )
 
     def read(self, source: int, output: Output | None) -> bool:
@@ -400,9 +399,10 @@ class Bash:
         except BlockingIOError:
             pass
 
-    def ending(self, status: int) -> str:
-        code = os.waitstatus_to_exitcode(status)
-        return f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
+
+def ending(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    return f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
 
 
 def kill(pid: int) -> None:
@@ -455,9 +455,8 @@ def post(options: Options, body: bytes) -> bytes:
         exchange = exchange_encrypted if scheme == "https" else exchange_plain
         status, data = exchange(authority, path, headers, body)
     except (OSError, ValueError) as error:
-        raise ModelCallError(
-            f"no answer from {options.url}: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        reason = getattr(error, "strerror", None) or error
+        raise ModelCallError(f"no answer from {options.url}: {reason}") from None
     if not 200 <= status < 300:
         raise ModelCallError(f"HTTP {status}: {error_message(data)}")
     return data
