@@ -35,6 +35,8 @@ class UsageError(HotswapError):
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+        self.detail: str | None = None
+        """A traceback, where the cause lies in somebody's code."""
 
 
 class StoreError(HotswapError):

@@ -12,7 +12,7 @@ LAYERS = (
     {"errors", "contracts", "registry", "processes", "provision", "_warden"},
     {"messages", "records", "trace", "result", "graph", "dialects", "limits", "proxy", "models"},
     {"harnesses", "runtimes", "tasksets", "presets"},
-    {"worker", "_worker_child", "scoring", "settings", "plan", "rollout", "verdict", "vitals", "masking", "lines", "store", "quantiles", "metrics", "run"},
+    {"worker", "_worker_start", "_worker_child", "_worker_tasks", "_worker_tasksets", "_worker_process", "_worker_calls", "scoring", "settings", "plan", "rollout", "verdict", "vitals", "masking", "lines", "store", "intervals", "columns", "metrics", "run"},
     {"cli"},
 )
 HEAVY = {"aiohttp", "datasets", "docker", "openai", "pydantic", "rich", "typer", "genai_prices", "asyncio"}
