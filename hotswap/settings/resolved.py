@@ -187,6 +187,7 @@ def _joined(layer: Layer, problems: list[str]) -> Layer:
             elif item.key[0] not in SELECTORS:
                 values = " and ".join(str(value) for value in item.value)
                 problems.append(f"{item.where}: {item.name} is given more than once: {values}")
+                continue
         given.append(item)
     return replace(layer, given=tuple(given))
 
