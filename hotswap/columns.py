@@ -1,0 +1,160 @@
+"""What people see of the tables: which columns there are, how numbers are rounded, and what is said below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hotswap.metrics import Mean, PassAt, Row, Sum, Summary
+
+NOTHING = "-"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table, or one line where a cell has a list of its own."""
+
+    title: str
+    show: Callable[[Row], str]
+    is_text: bool = False
+
+
+def columns(summary: Summary) -> tuple[Column, ...]:
+    """Get the columns that this summary needs; what could only repeat another column, or say "none", is left out."""
+    shown = [Column("cell", lambda row: row.cell, is_text=True), Column("reward", _reward)]
+    if summary.errors:
+        shown.append(Column("errors as 0", lambda row: _mean(row.reward_errors_as_zero)))
+    shown += _pass_at(summary)
+    shown += [
+        Column("tasks", lambda row: str(row.tasks)),
+        Column("attempts", lambda row: str(row.attempts)),
+        Column("scored", lambda row: f"{row.scored} of {row.finished}"),
+        Column("errors", lambda row: by_blame(row.errors_by_blame) or "0"),
+    ]
+    if any(row.unplayed for row in summary.rows):
+        shown.append(Column("not played", lambda row: str(row.unplayed or 0)))
+    shown += _means(summary)
+    shown += [
+        Column("turns", lambda row: _mean(row.turns)),
+        Column("tokens in", lambda row: _sum(row.input_tokens, tokens)),
+        Column("tokens out", lambda row: _sum(row.output_tokens, tokens)),
+        Column("cost", lambda row: _sum(row.cost_usd, dollars)),
+        Column("time p50", lambda row: seconds(row.seconds_p50)),
+        Column("time p95", lambda row: seconds(row.seconds_p95)),
+    ]
+    if any(row.recovered for row in summary.rows):
+        shown.append(Column("recovered", lambda row: str(row.recovered)))
+    return tuple(shown)
+
+
+def notes(summary: Summary) -> list[str]:
+    """Get the sentences that the numbers need: method and scale of the intervals, and what is not known."""
+    said = []
+    methods = sorted({row.interval.method for row in summary.rows if row.interval})
+    if methods:
+        said.append(f"[low, high] is the 95% interval of the mean ({'; '.join(methods)}). {_scale(summary)}")
+    elif summary.scored:
+        said.append(f"No interval: there are too few tasks, or all rewards are the same. {_scale(summary)}")
+    if summary.cost_usd.unknown:
+        said.append(f"The cost of {summary.cost_usd.unknown} of {summary.finished} rollouts is not known.")
+    if summary.masked:
+        said.append(f"{summary.masked} secrets were masked in the traces.")
+    return said
+
+
+def by_blame(errors: dict[str, int]) -> str:
+    """Get errors as `3 provider, 1 runtime`; empty where there are none."""
+    return ", ".join(
+        f"{count} {blame}" for blame, count in sorted(errors.items(), key=lambda item: (-item[1], item[0]))
+    )
+
+
+def number(value: float | None) -> str:
+    """Get a number with the digits that a person reads; one that is nearly 0 or 1 is not rounded to it."""
+    if value is None:
+        return NOTHING
+    size = abs(value)
+    text = f"{value:.2f}" if size < 10 else f"{value:.1f}" if size < 100 else f"{value:,.0f}"
+    if float(text.replace(",", "")) in (-1, 0, 1) and value not in (-1, 0, 1):
+        text = f"{value:.4g}"
+        return text if float(text) not in (-1, 1) else f"{value:.8g}"
+    return text
+
+
+def tokens(value: float) -> str:
+    """Get a number of tokens: `812`, `12.3k`, `4.56M`."""
+    if value < 10_000:
+        return f"{value:.0f}"
+    return f"{value / 1e3:.3g}k" if value < 999_500 else f"{value / 1e6:,.2f}M"
+
+
+def dollars(value: float) -> str:
+    """Get a price, small ones with two digits that count."""
+    return (
+        f"${value:,.2f}"
+        if value == 0 or value >= 0.1
+        else f"${value:.2g}"
+        if value >= 1e-4
+        else f"${value:.1e}"
+    )
+
+
+def seconds(value: float | None) -> str:
+    """Get a duration: `0.31 s`, `12.4 s`, `3 min 20 s`."""
+    if value is None:
+        return NOTHING
+    if value < 99.95:
+        return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest} s" if minutes < 100 else f"{minutes / 60:.1f} h"
+
+
+def _reward(row: Row) -> str:
+    text = number(row.reward.mean)
+    if row.interval:
+        text += f" [{number(row.interval.low)}, {number(row.interval.high)}]"
+    return text
+
+
+def _pass_at(summary: Summary) -> list[Column]:
+    ks = sorted({int(k) for row in summary.rows for k in row.pass_at or {}})
+    return [Column(f"pass@{k}", lambda row, k=str(k): _chance((row.pass_at or {}).get(k), row)) for k in ks]  # type: ignore[misc]
+
+
+def _chance(chance: PassAt | None, row: Row) -> str:
+    if chance is None or chance.value is None:
+        return NOTHING
+    return number(chance.value) + (
+        f" ({chance.tasks} of {row.tasks} tasks)" if chance.tasks < row.tasks else ""
+    )
+
+
+def _means(summary: Summary) -> list[Column]:
+    rewards = list(dict.fromkeys(name for row in summary.rows for name in row.rewards))
+    metrics = list(dict.fromkeys(name for row in summary.rows for name in row.metrics if name != "turns"))
+    found = []
+    if len(rewards) > 1:
+        found = [Column(name, lambda row, name=name: _mean(row.rewards.get(name))) for name in rewards]  # type: ignore[misc]
+    return found + [Column(name, lambda row, name=name: _mean(row.metrics.get(name))) for name in metrics]  # type: ignore[misc]
+
+
+def _mean(mean: Mean | None) -> str:
+    if mean is None:
+        return NOTHING
+    return number(mean.mean) + (f" ({mean.missing} missing)" if mean.missing else "")
+
+
+def _sum(amount: Sum, show: Callable[[float], str]) -> str:
+    if amount.total is None:
+        return "not known"
+    return show(amount.total) + ("+" if amount.unknown else "")
+
+
+def _scale(summary: Summary) -> str:
+    ranges = [row.reward_range for row in summary.rows if row.reward_range]
+    if all(row.binary for row in summary.rows):
+        return "Every reward is 0 or 1."
+    low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+    return f"Rewards are from {number(low)} to {number(high)}."

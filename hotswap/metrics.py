@@ -1,0 +1,362 @@
+"""Results become tables: one row a cell, with both means, their interval, and what is missing counted.
+
+Every sum is exact before it is rounded (`math.fsum`), so that the numbers do not depend on the order of the results.
+Reward, turns, time, rewards and metrics are over scored rollouts; tokens, cost and errors are over all, and over
+every try. Standard library only.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hotswap.intervals import LEVEL, Interval, mean_interval, pass_at, percentile
+from hotswap.records import write
+from hotswap.result import Result
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of a number over scored rollouts; those where it is missing are left out, and counted."""
+
+    mean: float | None
+    count: int
+    missing: int = 0
+
+
+@dataclass(frozen=True)
+class PassAt:
+    """The chance that one of k attempts is right, averaged over the tasks that have k scored attempts or more."""
+
+    value: float | None
+    tasks: int
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum over rollouts; those where the number is unknown are left out, and counted. Null of nothing known."""
+
+    total: float | None
+    unknown: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """The numbers of one cell."""
+
+    cell: str
+    taskset: str
+    harness: str
+    harness_version: str
+    model: str
+    served_models: tuple[str, ...]
+    runtime: str
+    tasks: int
+    """With a finished rollout."""
+    attempts: int
+    """Per task, at most."""
+    planned: int | None
+    """Rollouts that were to be played; null where that is not known."""
+    scored: int
+    errors: int
+    unplayed: int | None
+    """Planned and not finished."""
+    errors_by_blame: dict[str, int]
+    wrong: int
+    """Scored below 1."""
+    reward: Mean
+    interval: Interval | None
+    reward_errors_as_zero: Mean
+    """Over scored rollouts and errors, an error counted as 0. The same as `reward` where there are no errors."""
+    binary: bool
+    """Every reward is 0 or 1."""
+    reward_range: tuple[float, float] | None
+    """The smallest and the largest reward."""
+    pass_at: dict[str, PassAt] | None
+    """By k, for 1 and the number of attempts; null where rewards are not all 0 or 1."""
+    rewards: dict[str, Mean]
+    metrics: dict[str, Mean]
+    turns: Mean
+    input_tokens: Sum
+    cached_tokens: Sum
+    output_tokens: Sum
+    cost_usd: Sum
+    seconds_p50: float | None
+    seconds_p95: float | None
+    tries: int
+    recovered: int
+    masked: int
+    stops: dict[str, int]
+    """Rollouts by the reason for which they stopped."""
+
+    @property
+    def finished(self) -> int:
+        return self.scored + self.errors
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The tables of a run."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def scored(self) -> int:
+        return sum(row.scored for row in self.rows)
+
+    @property
+    def errors(self) -> int:
+        return sum(row.errors for row in self.rows)
+
+    @property
+    def finished(self) -> int:
+        return self.scored + self.errors
+
+    @property
+    def planned(self) -> int | None:
+        known = [row.planned for row in self.rows if row.planned is not None]
+        return sum(known) if len(known) == len(self.rows) else None
+
+    @property
+    def wrong(self) -> int:
+        return sum(row.wrong for row in self.rows)
+
+    @property
+    def errors_by_blame(self) -> dict[str, int]:
+        total: Counter[str] = Counter()
+        for row in self.rows:
+            total.update(row.errors_by_blame)
+        return dict(sorted(total.items()))
+
+    @property
+    def cost_usd(self) -> Sum:
+        known = [row.cost_usd.total for row in self.rows if row.cost_usd.total is not None]
+        return Sum(math.fsum(known) if known else None, sum(row.cost_usd.unknown for row in self.rows))
+
+    @property
+    def masked(self) -> int:
+        return sum(row.masked for row in self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """The tables as JSON values."""
+        total = {
+            "planned": self.planned,
+            "finished": self.finished,
+            "scored": self.scored,
+            "errors": self.errors,
+            "errors_by_blame": self.errors_by_blame,
+            "wrong": self.wrong,
+            "cost_usd": write(self.cost_usd),
+            "masked": self.masked,
+        }
+        return {"schema": SCHEMA, "level": LEVEL, "total": total, "cells": [write(row) for row in self.rows]}
+
+    def to_csv(self) -> str:
+        """The tables with one line a cell; empty where a number is not there."""
+        flat = [_flat(row) for row in self.rows]
+        names = list(dict.fromkeys(name for line in flat for name in line))
+        text = io.StringIO()
+        table = csv.DictWriter(text, names, lineterminator="\n")
+        table.writeheader()
+        table.writerows(flat)
+        return text.getvalue()
+
+    def to_markdown(self) -> str:
+        """The tables for people, as in the terminal."""
+        from hotswap.columns import columns, notes
+
+        shown = columns(self)
+        lines = ["| " + " | ".join(_escape(column.title) for column in shown) + " |"]
+        lines.append("| " + " | ".join(":--" if column.is_text else "--:" for column in shown) + " |")
+        for row in self.rows:
+            lines.append("| " + " | ".join(_escape(column.show(row)) for column in shown) + " |")
+        return "\n".join(lines) + "\n\n" + "\n".join(f"{note}  " for note in notes(self)) + "\n"
+
+    def files(self) -> dict[str, str]:
+        """The tables as the files of a run directory."""
+        text = json.dumps(self.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return {"metrics.json": text, "metrics.csv": self.to_csv(), "metrics.md": self.to_markdown()}
+
+
+def tabulate(results: Iterable[Result], planned: Mapping[str, int] | None = None) -> Summary:
+    """Get the tables of results, of which there is one for each cell, task and attempt.
+
+    `planned` is the number of rollouts by cell. Its order is that of the rows, and a cell without a result has a row
+    too. Without it the rows are sorted by name.
+    """
+    planned = planned or {}
+    tallies = {cell: _Tally(cell) for cell in planned}
+    for result in results:
+        if result.cell not in tallies:
+            tallies[result.cell] = _Tally(result.cell)
+        tallies[result.cell].add(result)
+    names = [*planned, *sorted(tallies.keys() - planned.keys())]
+    return Summary(tuple(tallies[name].row(planned.get(name)) for name in names))
+
+
+@dataclass
+class _Values:
+    """Numbers of scored rollouts."""
+
+    known: array[float] = field(default_factory=lambda: array("d"))
+
+    def mean(self, of: int) -> Mean:
+        count = len(self.known)
+        return Mean(math.fsum(self.known) / count if count else None, count, of - count)
+
+
+@dataclass
+class _Amount:
+    """Numbers of all rollouts, some unknown."""
+
+    known: array[float] = field(default_factory=lambda: array("d"))
+    unknown: int = 0
+
+    def add(self, value: float | None) -> None:
+        if value is None:
+            self.unknown += 1
+        else:
+            self.known.append(value)
+
+    def sum(self) -> Sum:
+        return Sum(math.fsum(self.known) if self.known else None, self.unknown)
+
+    def whole(self) -> Sum:
+        return Sum(int(math.fsum(self.known)) if self.known else None, self.unknown)
+
+
+class _Tally:
+    """What is remembered of a cell's results: a few numbers each."""
+
+    def __init__(self, cell: str) -> None:
+        self.cell = cell
+        self.parts: dict[str, str] = dict.fromkeys(("taskset", "harness", "model", "runtime"), "")
+        self.by_task: dict[str, array[float]] = {}
+        self.attempts: Counter[str] = Counter()
+        self.blames: Counter[str] = Counter()
+        self.stops: Counter[str] = Counter()
+        self.served: set[str] = set()
+        self.versions: set[str] = set()
+        self.scored = self.errors = self.wrong = self.tries = self.recovered = self.masked = 0
+        self.rewards: dict[str, _Values] = {}
+        self.metrics: dict[str, _Values] = {}
+        self.turns, self.seconds = _Values(), _Values()
+        self.input, self.cached, self.output, self.cost = _Amount(), _Amount(), _Amount(), _Amount()
+
+    def add(self, result: Result) -> None:
+        self.parts = {part: getattr(result, part) for part in self.parts}
+        self.attempts[result.task] += 1
+        self.stops[result.stop] += 1
+        self.tries += result.tries
+        self.recovered += result.recovered
+        self.masked += result.masked
+        self.versions.add(result.harness_version)
+        if result.served_model is not None:
+            self.served.add(result.served_model)
+        for amount, value in (
+            (self.input, result.usage.input),
+            (self.cached, result.usage.cached),
+            (self.output, result.usage.output),
+            (self.cost, result.cost_usd),
+        ):
+            amount.add(value)
+        if result.reward is None:
+            self.errors += 1
+            self.blames[result.error.blame if result.error else "hotswap"] += 1
+        else:
+            self._add_scored(result, result.reward)
+
+    def _add_scored(self, result: Result, reward: float) -> None:
+        self.scored += 1
+        self.wrong += reward < 1
+        self.by_task.setdefault(result.task, array("d")).append(reward)
+        self.turns.known.append(result.turns)
+        if result.seconds is not None:
+            self.seconds.known.append(result.seconds)
+        for kept, given in ((self.rewards, result.rewards), (self.metrics, result.metrics)):
+            for name, value in given.items():
+                values = kept.setdefault(name, _Values())
+                if value is not None:
+                    values.known.append(value)
+
+    def row(self, planned: int | None) -> Row:
+        rewards = [reward for group in self.by_task.values() for reward in group]
+        binary = all(reward in (0, 1) for reward in rewards)
+        total, finished = math.fsum(rewards), self.scored + self.errors
+        seconds = sorted(self.seconds.known)
+        attempts = max(self.attempts.values(), default=0)
+        return Row(
+            cell=self.cell,
+            **self.parts,
+            harness_version=", ".join(sorted(self.versions)),
+            served_models=tuple(sorted(self.served)),
+            tasks=len(self.attempts),
+            attempts=attempts,
+            planned=planned,
+            scored=self.scored,
+            errors=self.errors,
+            unplayed=None if planned is None else max(0, planned - finished),
+            errors_by_blame=dict(sorted(self.blames.items())),
+            wrong=self.wrong,
+            reward=Mean(total / self.scored if self.scored else None, self.scored),
+            interval=mean_interval(list(self.by_task.values())),
+            reward_errors_as_zero=Mean(total / finished if finished else None, finished),
+            binary=binary,
+            reward_range=(min(rewards), max(rewards)) if rewards else None,
+            pass_at={str(k): self._pass_at(k) for k in sorted({1, attempts})} if binary and rewards else None,
+            rewards={name: values.mean(self.scored) for name, values in sorted(self.rewards.items())},
+            metrics={name: values.mean(self.scored) for name, values in sorted(self.metrics.items())},
+            turns=self.turns.mean(self.scored),
+            input_tokens=self.input.whole(),
+            cached_tokens=self.cached.whole(),
+            output_tokens=self.output.whole(),
+            cost_usd=self.cost.sum(),
+            seconds_p50=percentile(seconds, 0.5),
+            seconds_p95=percentile(seconds, 0.95),
+            tries=self.tries,
+            recovered=self.recovered,
+            masked=self.masked,
+            stops=dict(sorted(self.stops.items())),
+        )
+
+    def _pass_at(self, k: int) -> PassAt:
+        chances = (
+            pass_at(k, len(group), sum(reward == 1 for reward in group)) for group in self.by_task.values()
+        )
+        defined = [chance for chance in chances if chance is not None]
+        return PassAt(math.fsum(defined) / len(defined) if defined else None, len(defined))
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    """A row with one name a number: `reward.mean`, `errors_by_blame.provider`."""
+    flat: dict[str, Any] = {}
+
+    def put(name: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                put(f"{name}.{key}", item)
+        else:
+            flat[name] = " ".join(map(str, value)) if isinstance(value, list) else value
+
+    for name, value in write(row).items():
+        put(name, value)
+    return flat
+
+
+def _escape(text: str) -> str:
+    return (
+        text.replace("\\", "\\\\")
+        .replace("|", "\\|")
+        .replace("\n", " ")
+        .replace("*", "\\*")
+        .replace("_", "\\_")
+    )
