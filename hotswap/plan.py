@@ -1,7 +1,7 @@
 """What a run does: cells x tasks x attempts.
 
-Which tasks are taken, and in which order, depends on their ids and the settings alone, so that every machine and
-every later run takes the same ones, and `-n 200` takes a superset of `-n 100`, shuffled or not.
+Which tasks are taken, and in which order, depends on their ids and the settings alone: every machine and every
+later run takes the same ones, and `-n 200` takes a superset of `-n 100`, shuffled or not.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def cells(chosen: Mapping[str, Sequence[Choice]]) -> tuple[Cell, ...]:
 def rollouts(
     plan: Sequence[Cell], tasks: Mapping[str, Sequence[Task]], attempts: int
 ) -> Iterator[tuple[Cell, Task, int]]:
-    """Yield every rollout, interleaved: the first attempts of all cells at a task come before the second ones.
+    """Yield every rollout, interleaved: all cells' first attempts at all tasks come before the second ones.
 
     `tasks` are those that were selected, by the text of the taskset's choice.
     """
@@ -88,7 +88,7 @@ def rollouts(
 def pairing_problems(
     cell: Cell, harness: type[Harness], dialects: Sequence[str], tasks: Collection[Task]
 ) -> list[str]:
-    """List why a harness cannot work on these tasks with a model that speaks `dialects`; none where it can."""
+    """List why a cell's harness cannot work on these tasks with a model that speaks `dialects`."""
     problems = []
     if not set(harness.dialects) & set(dialects):
         spoken, wanted = " or ".join(harness.dialects), " or ".join(dialects)
@@ -184,6 +184,8 @@ class _Chooser:
         if patterns:
             ends = [pattern.end for pattern in patterns if endless or not pattern.is_index]
             known = [end for end in ends if end is not None]
+            if endless and not self._select:
+                return max(known) + (self._settings.tasks or 0)
             return max(known) if self._select and len(known) == len(patterns) else None
         return None if self._settings.shuffle else self._settings.tasks
 
@@ -249,9 +251,8 @@ def _refuse_endless(settings: Selection) -> None:
         problems.append("the taskset generates tasks without an end: they cannot be shuffled")
     for pattern in (_Pattern("", text) for text in (*settings.select, *settings.exclude)):
         if pattern.end is None:
-            problems.append(
-                f"the taskset has no end: {pattern.text!r} cannot be looked for; use an index or a:b"
-            )
+            hint = "name an index, or a slice a:b"
+            problems.append(f"the taskset has no end: {pattern.text!r} cannot be looked for; {hint}")
     if problems:
         raise UsageError(*problems)
 
