@@ -21,6 +21,15 @@ class Prices:
     cached: float | None = None
     cache_write: float | None = None
     output: float | None = None
+    above: int | None = None
+    """Input tokens: a call with more of them costs `beyond`, all of it. Null where there is no such step."""
+    beyond: Prices | None = None
+
+    def at(self, tokens: int) -> Prices:
+        """Get the prices of a call with so many input tokens."""
+        if self.above is None or self.beyond is None or tokens <= self.above:
+            return self
+        return self.beyond.at(tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +59,28 @@ class Preset(Part):
 
     url: ClassVar[str] = ""
     key_variable: ClassVar[str | None] = None
-    """The environment variable that holds the key; null where none is needed."""
+    """The environment variable that holds the key; null where there is none."""
+    key_required: ClassVar[bool] = True
+    """Whether a run without the key is refused; else the key is sent where the variable is set."""
     dialects: ClassVar[tuple[str, ...]] = ("chat",)
+    """What the address speaks, in order of preference."""
     provider: ClassVar[str | None] = None
     """The provider's name in the price list; null where there are no prices."""
     single: ClassVar[bool] = False
     """The preset is one model: `-m NAME`, without a slash."""
+    context: ClassVar[int | None] = None
+    sampling: ClassVar[Mapping[str, object]] = {}
+    """What is sent where the run sets nothing else, under the names of `[sampling]`."""
 
-    def upstream(self, model: str, key: str | None) -> Upstream:
-        """Get the address for one model."""
-        return Upstream(url=self.url, key=key, model=model, dialects=self.dialects)
+    def address(self, environment: Mapping[str, str]) -> str:  # noqa: ARG002
+        """Get the base URL; some are set by a variable of the environment."""
+        return self.url
+
+    def upstream(self, model: str, url: str) -> Upstream:
+        """Get what is known of one model, at the base URL; its key is added by the caller."""
+        return Upstream(
+            url=url, model=model, dialects=self.dialects, context=self.context, sampling=self.sampling
+        )
 
     @asynccontextmanager
     async def serve(self, upstream: Upstream, say: Say) -> AsyncIterator[Upstream]:  # noqa: ARG002
