@@ -1,6 +1,6 @@
 """What a run does: cells x tasks x attempts.
 
-Which tasks are taken, and in which order, depends on their ids and the settings alone: every machine and every
+Which tasks are taken, and in which order, depends on their ids and the settings alone: every machine and each
 later run takes the same ones, and `-n 200` takes a superset of `-n 100`, shuffled or not.
 """
 
@@ -239,7 +239,7 @@ class _Chooser:
 
 
 def shuffle_key(seed: int, id: str) -> str:  # noqa: A002
-    """Get a task's place in the shuffled order: it depends on nothing else, on no machine and no other task."""
+    """Get a task's place in the shuffled order, which depends on no machine and on no other task."""
     return sha256(f"{seed}:{id}".encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -97,7 +97,7 @@ def resolve(
             chosen[kind] = choose(kind, getattr(settings, kind).name, layers)
         except UsageError as error:
             problems += error.problems
-    problems += key_problems(settings, layers) if settings else ()
+    problems += key_problems(settings.models, chosen.get("model", ()), layers) if settings else ()
     if settings is None or problems:
         raise UsageError(*problems)
     return Resolved(settings, layers, chosen)
