@@ -76,13 +76,10 @@ def cost(usage: Usage, prices: Prices | None) -> float | None:
 
     Tokens read from a cache or written to one cost what other input costs where they have no price.
     """
-    if (
-        prices is None
-        or prices.input is None
-        or prices.output is None
-        or usage.input is None
-        or usage.output is None
-    ):
+    if prices is None or usage.input is None or usage.output is None:
+        return None
+    prices = prices.at(usage.input)
+    if prices.input is None or prices.output is None:
         return None
     cached, written = usage.cached or 0, usage.cache_write or 0
     plain = max(0, usage.input - cached - written)
