@@ -341,13 +341,13 @@ class Bash:
             (os.POSIX_SPAWN_DUP2, sink, 1),
             (os.POSIX_SPAWN_DUP2, sink, 2),
         ]
-        argv = ["bash", "-c", "--", command]
+        rest = ["-c", "--", command]
         how: Json = {"file_actions": actions, "setpgroup": 0, "setsigdef": [SIGPIPE]}
         try:
             try:
-                return os.posix_spawnp("bash", argv, self.environment, **how), source
+                return os.posix_spawnp("bash", ["bash", *rest], self.environment, **how), source
             except FileNotFoundError:
-                return os.posix_spawnp("sh", argv, self.environment, **how), source
+                return os.posix_spawnp("sh", ["sh", *rest], self.environment, **how), source
         except (OSError, ValueError) as error:  # too long, a NUL in it, a lone surrogate
             os.close(source)
             raise ToolCallError(f"the command could not be started: {error}") from None
