@@ -79,6 +79,10 @@ Files = Mapping[str, File]
 """Files by path relative to the box's working directory; an absolute path is taken as it is."""
 
 
+class PathError(ValueError):
+    """A path that cannot be put or got: it leads outside the box, is too long, or is no regular file."""
+
+
 @dataclass(frozen=True)
 class Gate:
     """Where the proxy listens on the host."""
@@ -115,7 +119,10 @@ class Process(ABC):
 
     @abstractmethod
     async def send(self, data: bytes | None) -> None:
-        """Write to standard input of a process started with `stdin=b""`; None closes it."""
+        """Write to standard input of a process started with `stdin=b""`; None closes it.
+
+        What the process no longer reads is dropped.
+        """
 
 
 class Box(ABC):
@@ -143,11 +150,11 @@ class Box(ABC):
 
     @abstractmethod
     async def put(self, files: Files) -> None:
-        """Write files, making folders as needed."""
+        """Write files, making folders as needed; a link at the place of a file is replaced. Raises PathError."""
 
     @abstractmethod
     async def get(self, paths: Sequence[str]) -> Files:
-        """Read files. One that does not exist is left out; one that leads outside the box is refused."""
+        """Read files. One that does not exist is left out. Raises PathError."""
 
     @abstractmethod
     async def end_processes(self) -> None:

@@ -1,0 +1,98 @@
+"""Ending processes and all that came of them, for certain and in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Collection, Coroutine, Iterator
+from typing import TypeVar
+
+from hotswap.processes.kin import kin, send
+
+T = TypeVar("T")
+
+GRACE_S = 0.5
+"""Between TERM and KILL."""
+KILL_S = 5.0
+"""After this long, what KILL has not ended (another user's process, one stuck in the kernel) is given up."""
+LONGEST_NAP_S = 0.05
+
+
+async def end_all(marks: Collection[int]) -> list[int]:
+    """End all processes of these marks; get those that could not be ended. Carried through when cancelled."""
+    if not kin().find(marks):
+        return []
+    return await carry_through(_end_all(marks))
+
+
+async def carry_through(work: Coroutine[object, object, T]) -> T:
+    """Await clean-up to its end, even when the caller is cancelled meanwhile; then pass the cancellation on.
+
+    The work must be bounded in time. Only the end of the event loop itself cuts it short.
+    """
+    task = asyncio.create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+        except BaseException:
+            if cancelled is None:
+                raise
+    if cancelled is not None:
+        raise cancelled from (None if task.cancelled() else task.exception())
+    return task.result()
+
+
+async def _end_all(marks: Collection[int]) -> list[int]:
+    try:
+        for nap_s in _ending(marks):
+            await asyncio.sleep(nap_s)
+    except asyncio.CancelledError:
+        for nap_s in _killing(marks):
+            time.sleep(nap_s)  # noqa: ASYNC251 (the event loop is going away: nothing else is waiting)
+        raise
+    return kin().find(marks)
+
+
+def _ending(marks: Collection[int]) -> Iterator[float]:
+    """Ask, wait, then kill; yields how long to sleep before going on."""
+    for pid in kin().find(marks):
+        send(pid, signal.SIGTERM)
+        send(pid, signal.SIGCONT)  # one that is stopped would not hear it
+    deadline = time.monotonic() + GRACE_S
+    for nap_s in _naps():
+        if time.monotonic() > deadline or not kin().find(marks):
+            break
+        yield nap_s
+    yield from _killing(marks)
+
+
+def _killing(marks: Collection[int]) -> Iterator[float]:
+    deadline = time.monotonic() + KILL_S
+    for nap_s in _naps():
+        living = _frozen(marks)
+        for pid in living:
+            send(pid, signal.SIGKILL)
+        if not living or time.monotonic() > deadline:
+            return
+        yield nap_s
+
+
+def _frozen(marks: Collection[int]) -> list[int]:
+    """Stop all processes of these marks and get them: when no new one turns up, none can multiply."""
+    seen: set[int] = set()
+    while True:
+        living = kin().find(marks, visit=lambda pid: send(pid, signal.SIGSTOP))
+        if seen.issuperset(living):
+            return living
+        seen.update(living)
+
+
+def _naps() -> Iterator[float]:
+    nap_s = 0.001
+    while True:
+        yield nap_s
+        nap_s = min(2 * nap_s, LONGEST_NAP_S)

@@ -1,0 +1,256 @@
+"""The local runtime: folders and an environment of its own on this machine, and nothing between it and you."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import pwd
+import re
+import stat
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+
+from hotswap.contracts.runtime import Box, Command, File, Files, Needs, PathError, Process, Runtime
+from hotswap.errors import Fault, UsageError
+from hotswap.processes import Family, carry_through, entrust, release, remove_folder
+
+DISK = Path("/var/tmp")
+PASSED = (
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "LD_LIBRARY_PATH",
+)
+"""Variables that a box has from here, beside PATH and LC_*. No other: no key that lies about is found."""
+LOOPBACK = "localhost,127.0.0.1,::1"
+KEYS = re.compile(
+    r"(OPENAI|AZURE|ANTHROPIC|CLAUDE|OPENROUTER|GEMINI|GOOGLE|MISTRAL|GROQ|DEEPSEEK|XAI|TOGETHER|FIREWORKS"
+    r"|COHERE|PERPLEXITY|HF|HUGGING_?FACE|AWS|PRIME)\w*(KEY|TOKEN|SECRET)\w*",
+    re.IGNORECASE,
+)
+"""Names of variables that hold a provider's key."""
+SMALL = 1 << 20
+"""Bytes that are read or written at once without a thread."""
+REMOVAL_S = 60.0
+LARGEST_FILE = 1 << 28
+
+
+class Local(Runtime):
+    """This machine, as you: own folders and an own environment, but no security boundary.
+
+    Agent code runs with your rights. It can read your files, reach your network and leave things behind; use it
+    for programs and tasks that you would run by hand. What a box keeps apart is the working directory, HOME,
+    TMPDIR and the environment; what it guarantees is that all processes are ended and the folders removed.
+    """
+
+    root: str | None = None
+    """Folder that boxes are made in. None: /var/tmp, since some programs refuse a HOME below /tmp, and many
+    look for projects and settings in all folders above, which should not be your own."""
+    env: tuple[str, ...] = ()
+    """Further variables: NAME=value, or NAME to pass yours on."""
+
+    def check(self) -> None:
+        for entry in self.env:
+            name, given, _ = entry.partition("=")
+            if KEYS.fullmatch(name):
+                raise UsageError(
+                    f"runtime.local.env: {name} holds a provider's key, which may not enter a box"
+                )
+            if not given and name not in os.environ:
+                raise UsageError(f"runtime.local.env: {name} is not set here; to set it, write {name}=value")
+        if self.root is not None and not _usable(Path(self.root).expanduser()):
+            raise UsageError(f"runtime.local.root: {self.root} is no folder that can be written")
+
+    @asynccontextmanager
+    async def box(self, needs: Needs) -> AsyncIterator[Box]:
+        folder = self._folder()
+        entrust(folder)
+        box = LocalBox(folder, needs, self._environment)
+        try:
+            yield box
+        finally:
+            await carry_through(box.close())
+
+    @cached_property
+    def _environment(self) -> dict[str, str]:
+        return environment(self.env)
+
+    def _folder(self) -> Path:
+        if self.root is not None:
+            parent: Path | None = Path(self.root).expanduser().resolve()
+        else:
+            parent = DISK if _usable(DISK) else None
+        return Path(tempfile.mkdtemp(prefix="hotswap-", dir=parent)).resolve()
+
+
+def _usable(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+
+
+def environment(extra: Iterable[str] = ()) -> dict[str, str]:
+    """Get what a box has of the environment here: a list of allowed names, and what was asked for."""
+    found = {name: value for name, value in os.environ.items() if name in PASSED or name.startswith("LC_")}
+    found |= {"PATH": _path(), "TERM": "dumb", "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
+    for entry in extra:
+        name, given, value = entry.partition("=")
+        found[name] = value if given else os.environ[name]
+    return found
+
+
+def _path() -> str:
+    """Our own environment's programs come last: what agent code installs or changes should not be ours."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    if sys.prefix == sys.base_prefix:
+        return os.pathsep.join(folders)
+    ours = str(Path(sys.prefix, "bin"))
+    return os.pathsep.join([*(folder for folder in folders if folder != ours), ours])
+
+
+class LocalBox(Box):
+    """A folder with `workdir`, `home` and `tmp`, and a family of processes."""
+
+    def __init__(self, folder: Path, needs: Needs, env: dict[str, str]) -> None:
+        self.folder = folder
+        for name in ("workdir", "home", "tmp"):
+            (folder / name).mkdir()
+        self.workdir = str(folder / "workdir")
+        self.home = str(folder / "home")
+        self.url = f"http://{_in_url(needs.gate.host)}:{needs.gate.port}"
+        self._env = env | {
+            "HOME": self.home,
+            "TMPDIR": str(folder / "tmp"),
+            "PWD": self.workdir,
+            "GIT_CEILING_DIRECTORIES": str(folder),
+        }
+        self._family = Family(f"box of rollout {needs.rollout}")
+
+    async def start(self, command: Command) -> Process:
+        if command.user not in (None, _me()):
+            message = f"the local runtime runs everything as {_me()}, not as {command.user}"
+            raise Fault("taskset", "box", "user", message)
+        cwd = str(Path(self.workdir, command.cwd or ""))
+        return await self._family.start(
+            command.argv,
+            env={**self._env, "PWD": cwd, **command.env},
+            cwd=cwd,
+            stdin=command.stdin,
+            output_limit=command.output_limit,
+            timeout_s=command.timeout_s,
+        )
+
+    async def put(self, files: Files) -> None:
+        if sum(len(file.content) for file in files.values()) <= SMALL:
+            self._write_all(files)
+        else:
+            await asyncio.to_thread(self._write_all, files)
+
+    async def get(self, paths: Sequence[str]) -> Files:
+        found = {}
+        for path in paths:
+            file = await self._read(path)
+            if file is not None:
+                found[path] = file
+        return found
+
+    async def end_processes(self) -> None:
+        await self._family.end()
+
+    async def alive(self) -> bool:
+        return Path(self.workdir).is_dir()
+
+    def locate(self, path: Path) -> str:
+        return str(path)
+
+    async def close(self) -> None:
+        """End all processes and remove the folder. Raises Fault (runtime) where something is left."""
+        try:
+            await self._family.end()
+        finally:
+            gone = await asyncio.to_thread(remove_folder, str(self.folder), REMOVAL_S)
+        if not gone:
+            raise Fault("runtime", "box", "not_removed", f"could not remove all of {self.folder}")
+        release(self.folder)
+
+    def _write_all(self, files: Files) -> None:
+        for path, file in files.items():
+            with _bad_path(path):
+                self._write(path, file)
+
+    def _write(self, path: str, file: File) -> None:
+        """Write by renaming: a link that stands there is replaced, and never written through."""
+        target = Path(self.workdir, path)
+        place = Path(os.path.realpath(target.parent), target.name)
+        self._hold_inside(place, path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        new = place.parent / f".{os.getpid():x}-{id(file):x}"
+        try:
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "wb") as stream:  # noqa: PTH123
+                stream.write(file.content)
+                os.fchmod(descriptor, file.mode)
+            new.replace(place)
+        except BaseException:
+            with suppress(OSError):
+                new.unlink()
+            raise
+
+    async def _read(self, path: str) -> File | None:
+        with _bad_path(path):
+            place = Path(os.path.realpath(Path(self.workdir, path)))
+            self._hold_inside(place, path)
+            try:
+                about = place.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            if not stat.S_ISREG(about.st_mode):
+                raise PathError(f"{path} is no regular file")
+            if about.st_size > LARGEST_FILE:
+                raise PathError(f"{path} has {about.st_size} bytes; at most {LARGEST_FILE} are read")
+            content = (
+                place.read_bytes() if about.st_size <= SMALL else await asyncio.to_thread(place.read_bytes)
+            )
+            return File(content, stat.S_IMODE(about.st_mode))
+
+    def _hold_inside(self, place: Path, path: str) -> None:
+        if not place.is_relative_to(self.folder) or place == self.folder:
+            raise PathError(f"{path} leads outside the box; the local runtime has no file system of its own")
+
+
+@contextmanager
+def _bad_path(path: str) -> Iterator[None]:
+    """Say what is wrong with a path; a disk that is full is no fault of it."""
+    try:
+        yield
+    except PathError:
+        raise
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+            errno.EMFILE,
+            errno.EIO,
+        ):
+            raise Fault("runtime", "box", "disk", f"{path}: {error.strerror}") from error
+        shown = path if len(path) <= 80 else f"{path[:60]}... ({len(os.fsencode(path))} bytes)"
+        raise PathError(f"{shown!r}: {error.strerror if isinstance(error, OSError) else error}") from error
+
+
+def _me() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
