@@ -135,7 +135,7 @@ class Place:
 
 
 def requirements(place: Place) -> tuple[str, ...]:
-    """Get what is fetched, as lines of a requirements file. Raises UsageError where nothing fits the place."""
+    """Get what is fetched, as lines of a requirements file. Raises UsageError where nothing fits."""
     hashes = SERVER_HASHES.get((place.system, place.machine))
     fits = place.python == "cpython" and (not place.free_threaded or place.version >= (3, 14))
     if hashes is None or not fits or (place.system == "linux" and not place.glibc):
