@@ -152,7 +152,8 @@ def _named(kind: str, text: str, where: str, problems: list[str]) -> Choice | No
             raise UsageError(f"no runtime {ref!r}. -r names a runtime; did you mean -k {ref} (attempts)?")
         entry = None if kind == "model" else registry.find(cast(registry.Kind, kind), ref)
     except UsageError as error:
-        problems += [f"{where}: {problem}" if where else problem for problem in error.problems]
+        typed = not where or where.startswith(("flag ", "command line"))
+        problems += [problem if typed else f"{where}: {problem}" for problem in error.problems]
         return None
     origins = dict.fromkeys(variant, where)
     return Choice(kind, ref, entry.name if entry else ref, variant, variant, origins, entry)

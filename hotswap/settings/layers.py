@@ -20,6 +20,7 @@ from hotswap.registry import plain
 Key = tuple[str, ...]
 LayerName = Literal["user", "project", "env", "file", "flag"]
 
+PROJECT_FILE = "eval.toml"
 PREFIX = "HOTSWAP_"
 RESERVED = ("CACHE", "USER_FILE")
 """Variables with our prefix that are no settings; so are those that begin with TEST_."""
@@ -51,6 +52,25 @@ class Layer:
 
     name: LayerName
     given: tuple[Given, ...]
+
+
+def around(environment: Mapping[str, str], cwd: Path) -> tuple[Layer, ...]:
+    """Read what applies without being named: the user's own file, ./eval.toml and the environment."""
+    own, project = user_file(environment), cwd / PROJECT_FILE
+    layers = [read_file("user", own, str(own))] if own is not None and own.is_file() else []
+    if project.is_file():
+        layers.append(read_file("project", project, PROJECT_FILE))
+    return (*layers, read_environment(environment))
+
+
+def user_file(environment: Mapping[str, str]) -> Path | None:
+    """Get the path of the user's own settings. HOTSWAP_USER_FILE names another; empty, it means none."""
+    if "HOTSWAP_USER_FILE" in environment:
+        named = environment["HOTSWAP_USER_FILE"]
+        return Path(named).expanduser() if named else None
+    base = environment.get("XDG_CONFIG_HOME")
+    folder = Path(base) if base else Path(environment.get("HOME") or Path.home()) / ".config"
+    return folder / "hotswap" / "eval.toml"
 
 
 def dotted(key: Key) -> str:

@@ -25,17 +25,15 @@ from hotswap.settings.layers import (
     Given,
     Key,
     Layer,
-    LayerName,
     Repeated,
+    around,
     combine,
     dotted,
-    read_environment,
     read_file,
     tree,
 )
 from hotswap.settings.pairing import key_problems
 
-PROJECT_FILE = "eval.toml"
 HIDDEN_NAMES = {"key", "url", "headers"}
 """Settings whose wrong value is not repeated in a message: it may hold a secret."""
 HINTS: Mapping[Key, str] = {("tasks",): "; leave -n out for all tasks"}
@@ -103,33 +101,13 @@ def resolve(
     return Resolved(settings, layers, chosen)
 
 
-def user_file(environment: Mapping[str, str]) -> Path | None:
-    """Get the path of the user's own settings. HOTSWAP_USER_FILE names another; empty, it means none."""
-    if "HOTSWAP_USER_FILE" in environment:
-        named = environment["HOTSWAP_USER_FILE"]
-        return Path(named).expanduser() if named else None
-    base = environment.get("XDG_CONFIG_HOME")
-    folder = Path(base) if base else Path(environment.get("HOME") or Path.home()) / ".config"
-    return folder / "hotswap" / "eval.toml"
-
-
 def _layers(
     flags: Iterable[Given], files: Sequence[Path], environment: Mapping[str, str], cwd: Path
 ) -> tuple[Layer, ...]:
     named = [read_file("file", cwd / path, str(path)) for path in files]
     opened = tuple(Layer("file", tuple(item for item in layer.given if not _closes(item))) for layer in named)
     is_closed = any(_closes(item) for layer in named for item in layer.given)
-    around: list[Layer] = []
-    if not is_closed:
-        own = user_file(environment)
-        around += _found("user", own, str(own))
-        around += _found("project", cwd / PROJECT_FILE, PROJECT_FILE)
-        around.append(read_environment(environment))
-    return (*around, *opened, combine(flags))
-
-
-def _found(name: LayerName, path: Path | None, shown: str) -> list[Layer]:
-    return [read_file(name, path, shown)] if path is not None and path.is_file() else []
+    return (*(() if is_closed else around(environment, cwd)), *opened, combine(flags))
 
 
 def _closes(given: Given) -> bool:

@@ -1,0 +1,62 @@
+"""What the shell offers while `eval run` is typed: tasksets, parts after their flag, names of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hotswap import registry
+from hotswap.cli._flags import ACTIONS, SHORT
+from hotswap.registry import Kind
+
+AFTER: dict[str, Kind] = {"-H": "harness", "--harness": "harness", "-r": "runtime", "--runtime": "runtime"}
+
+
+@dataclass(frozen=True)
+class Item:
+    """One offer, in the form that typer's completion reads."""
+
+    value: str
+    help: str = ""
+    type: str = "plain"
+
+
+def complete(words: Sequence[str], incomplete: str) -> list[Any]:
+    """Get what could stand in the place of the incomplete word."""
+    before = words[-1] if words else ""
+    return [item for item in _offers(before, incomplete) if item.value.startswith(incomplete)]
+
+
+def _offers(before: str, incomplete: str) -> Iterator[Item]:
+    if before in AFTER:
+        yield from _parts(AFTER[before])
+    elif before in ("-m", "--model"):
+        for entry in registry.entries("preset").values():
+            yield Item(entry.name, entry.summary)
+    elif incomplete.startswith("-"):
+        yield from _flags()
+    elif before not in (*SHORT, "-f", "--file"):
+        yield from _parts("taskset")
+
+
+def _parts(kind: Kind) -> Iterator[Item]:
+    for entry in registry.entries(kind).values():
+        yield Item(entry.name, entry.summary)
+
+
+def _flags() -> Iterator[Item]:
+    from pydantic import BaseModel
+
+    from hotswap.settings.fields import Settings
+    from hotswap.settings.layers import SELECTORS
+
+    for name, field in Settings.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel) and name not in SELECTORS:
+            for key, inner in section.model_fields.items():
+                yield Item(f"--{name}.{key}", inner.description or "")
+        else:
+            yield Item(f"--{name.replace('_', '-')}", field.description or "")
+    for action, sentence in ACTIONS.items():
+        yield Item(action.split(", ")[-1].split(" ")[0], sentence)
