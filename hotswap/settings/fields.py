@@ -16,6 +16,8 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from hotswap.contracts.options import coerce
 
+DEFAULT_PARTS = {"harness": "loop", "runtime": "local"}
+
 
 class Section(BaseModel):
     """A table of settings. Text is read as a person would type it; `none` is null where the type allows."""
@@ -179,11 +181,11 @@ class Settings(BaseSettings, Section):
 
     taskset: Selected = Selected()
     """The tasks: a taskset's name, `package.module:Class`, or a path to a .py file."""
-    harness: Selected = Selected(name=("loop",))
+    harness: Selected = Selected(name=(DEFAULT_PARTS["harness"],))
     """The agent program that the model runs in (-H)."""
     model: Selected = Selected()
     """The model (-m): `openai/gpt-5-mini`, a name from [models], or `NAME@http://host:port/v1`."""
-    runtime: Selected = Selected(name=("local",))
+    runtime: Selected = Selected(name=(DEFAULT_PARTS["runtime"],))
     """The place where the program runs (-r)."""
 
     tasks: int | None = Field(default=None, ge=1)

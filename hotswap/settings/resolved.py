@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from hotswap.errors import UsageError, did_you_mean
 from hotswap.settings import closed
 from hotswap.settings.choices import Choice, choose, unknown_settings
-from hotswap.settings.fields import Sampling, Settings, is_list
+from hotswap.settings.fields import DEFAULT_PARTS, Sampling, Settings, is_list
 from hotswap.settings.layers import (
     SELECTORS,
     Given,
@@ -36,6 +36,7 @@ from hotswap.settings.pairing import key_problems
 
 HIDDEN_NAMES = {"key", "url", "headers"}
 """Settings whose wrong value is not repeated in a message: it may hold a secret."""
+DEFAULTS = {kind: {"name": name} for kind, name in DEFAULT_PARTS.items()}
 HINTS: Mapping[Key, str] = {("tasks",): "; leave -n out for all tasks"}
 
 
@@ -90,6 +91,9 @@ def resolve(
     layers = tuple(_joined(_known(layer, problems), problems) for layer in given)
     settings = _build(layers, problems)
     chosen: dict[str, tuple[Choice, ...]] = {}
+    for kind in DEFAULTS if settings else ():
+        if not getattr(settings, kind).name:
+            problems.append(f"no {kind} chosen: {kind} names none")
     for kind in SELECTORS if settings else ():
         try:
             chosen[kind] = choose(kind, getattr(settings, kind).name, layers)
@@ -192,7 +196,7 @@ def _parts(key: Key, value: Any) -> list[Any]:
 
 def _build(layers: Sequence[Layer], problems: list[str]) -> Settings | None:
     try:
-        return Settings(layers=[tree(layer.given) for layer in layers])  # type: ignore[call-arg]
+        return Settings(layers=[DEFAULTS, *(tree(layer.given) for layer in layers)])  # type: ignore[call-arg]
     except ValidationError as error:
         origins = {given.name: given.where for layer in layers for given in layer.given}
         problems += [_problem(dict(one), origins) for one in error.errors()]
