@@ -8,6 +8,7 @@ import pytest
 
 from hotswap import models
 from hotswap.contracts.model import Prices
+from hotswap.dialects import known
 from hotswap.errors import UsageError
 from hotswap.limits import cost
 from hotswap.messages import Usage
@@ -344,3 +345,8 @@ def test_a_run_without_a_model_is_told_what_it_could_name() -> None:
         assert words in said
     assert "sk-openai-0001" not in said
     assert "ANTHROPIC_API_KEY" in str(models.none_chosen({}, {}))
+
+
+def test_effort_reaches_a_chat_endpoint_in_its_own_word() -> None:
+    sampling = ask()("openai/gpt-5-mini", effort="high").upstream.sampling
+    assert known()["chat"].impose({"model": "m"}, "m", sampling) == {"reasoning_effort": "high"}

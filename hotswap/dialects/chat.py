@@ -52,6 +52,8 @@ class Chat(Dialect):
     def impose(self, fields: Fields, model: str, sampling: Mapping[str, Any]) -> dict[str, Any]:
         """The token limit takes the name that the program used, else `max_tokens`, which most know."""
         wanted = {name: value for name, value in sampling.items() if name != "extra" and value is not None}
+        if "effort" in wanted:
+            wanted["reasoning_effort"] = wanted.pop("effort")
         if "max_tokens" in wanted and fields.get("max_completion_tokens") is not None:
             wanted["max_completion_tokens"] = wanted["max_tokens"]
             if fields.get("max_tokens") is None:

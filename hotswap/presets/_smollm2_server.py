@@ -12,6 +12,7 @@ It is a program: it imports nothing of hotswap.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import socket
@@ -32,9 +33,8 @@ def main() -> None:
         "PASSIVE"  # read when the library is loaded: idle threads sleep instead of spin
     )
     sys.path.insert(0, given.site)
-    import xllamacpp
-
-    server = xllamacpp.Server(parameters(xllamacpp, given, key))  # returns when the model is loaded
+    library = importlib.import_module("xllamacpp")
+    server = library.Server(parameters(library, given, key))  # returns when the model is loaded
     check_health(server.listening_address, key)
     print(json.dumps({"url": server.listening_address}), flush=True)
     sys.stdin.read()
