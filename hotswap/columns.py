@@ -22,7 +22,7 @@ class Column:
 
 
 def columns(summary: Summary) -> tuple[Column, ...]:
-    """Get the columns that this summary needs; what could only repeat another column, or say "none", is left out."""
+    """Get the columns that this summary needs; what could only say "none" in every row is left out."""
     shown = [Column("cell", lambda row: row.cell, is_text=True), Column("reward", _reward)]
     if summary.errors:
         shown.append(Column("errors as 0", lambda row: _mean(row.reward_errors_as_zero)))

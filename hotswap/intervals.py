@@ -23,12 +23,12 @@ class Interval:
 
 
 def mean_interval(rewards_by_task: Collection[Sequence[float]]) -> Interval | None:
-    """Get the interval of the mean over all rollouts, from the rewards of each task; null where nothing can be said.
+    """Get the interval of the mean over all rollouts from each task's rewards; null where none can be had.
 
     * One attempt a task, all 0 or 1: Wilson's.
-    * Else: cluster-robust by task, with Student's t; for rewards that are all 0 or 1 clipped to [0, 1], for others
-      not clipped, since their scale is not known. Where it has no width and all rewards are 0 or 1: Wilson's over
-      the tasks, each counted once. Where it has none and they are other numbers: null.
+    * Else: cluster-robust by task, with Student's t; for rewards that are all 0 or 1 clipped to [0, 1], for
+      others not clipped, since their scale is not known. Where it has no width and all rewards are 0 or 1:
+      Wilson's over the tasks, each counted once. Where it has none and they are other numbers: null.
     """
     groups = [group for group in rewards_by_task if group]
     binary = all(value in (0, 1) for group in groups for value in group)
@@ -48,7 +48,8 @@ def mean_interval(rewards_by_task: Collection[Sequence[float]]) -> Interval | No
 def wilson(successes: int, n: int) -> Interval:
     """Get Wilson's score interval of a share.
 
-    E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927), 209-212.
+    E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927),
+    209-212.
     """
     return Interval(*_wilson(successes, n), "Wilson")
 
@@ -56,9 +57,9 @@ def wilson(successes: int, n: int) -> Interval:
 def clustered(groups: Sequence[Sequence[float]]) -> Interval:
     """Get the interval of the mean over all values, where the values of one group belong together.
 
-    The variance of the mean is G/(G-1) * sum over groups of (sum of deviations in the group)^2 / N^2, with G groups
-    and N values (Liang and Zeger, Biometrika 73 (1986), 13-22, for a mean alone); the quantile is Student's with G-1
-    degrees of freedom. With equally many values a group this is the t interval of the groups' means.
+    The variance of the mean is G/(G-1) * sum over groups of (sum of deviations in the group)^2 / N^2, with G
+    groups and N values (Liang and Zeger, Biometrika 73 (1986), 13-22, for a mean alone); the quantile is
+    Student's with G-1 degrees of freedom. With equal groups this is the t interval of their means.
     """
     count = sum(len(group) for group in groups)
     mean = math.fsum(value for group in groups for value in group) / count
@@ -73,8 +74,8 @@ def clustered(groups: Sequence[Sequence[float]]) -> Interval:
 def t_quantile(p: float, df: int) -> float:
     """Get the quantile of Student's t distribution, for p >= 0.5.
 
-    Up to 60 degrees of freedom by inverting the exact distribution function (Abramowitz and Stegun, Handbook of
-    Mathematical Functions, 26.7.3 and 26.7.4); above by the expansion 26.7.5, there good to 7 digits.
+    Up to 60 degrees of freedom by inverting the exact distribution function (Abramowitz and Stegun, Handbook
+    of Mathematical Functions, 26.7.3 and 26.7.4); above by the expansion 26.7.5, there good to 7 digits.
     """
     if df > EXACT_UP_TO:
         return _t_expansion(NormalDist().inv_cdf(p), df)
@@ -88,7 +89,7 @@ def t_quantile(p: float, df: int) -> float:
 
 
 def t_cdf(t: float, df: int) -> float:
-    """Get the probability that Student's t is at most `t` (not negative), for a whole number of degrees of freedom."""
+    """Get the probability that Student's t, with `df` degrees of freedom, is at most `t` (not negative)."""
     angle = math.atan(t / math.sqrt(df))
     square = math.cos(angle) ** 2
     odd = df % 2
@@ -105,7 +106,7 @@ def t_cdf(t: float, df: int) -> float:
 def pass_at(k: int, n: int, right: int) -> float | None:
     """Get the chance that one of `k` attempts is right, unbiased, from `right` of `n`; null where n < k.
 
-    1 - C(n-c, k) / C(n, k): M. Chen et al., Evaluating large language models trained on code (2021), equation 1.
+    1 - C(n-c, k) / C(n, k): M. Chen et al., Evaluating large language models trained on code (2021), eq. 1.
     """
     if n < k:
         return None
@@ -144,4 +145,4 @@ def _t_expansion(z: float, n: int) -> float:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    return z + sum(term / n ** (power + 1) for power, term in enumerate(terms))
+    return z + math.fsum(term / n ** (power + 1) for power, term in enumerate(terms))

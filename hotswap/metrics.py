@@ -1,8 +1,8 @@
 """Results become tables: one row a cell, with both means, their interval, and what is missing counted.
 
-Every sum is exact before it is rounded (`math.fsum`), so that the numbers do not depend on the order of the results.
-Reward, turns, time, rewards and metrics are over scored rollouts; tokens, cost and errors are over all, and over
-every try. Standard library only.
+Every sum is exact before it is rounded (`math.fsum`), so that the numbers do not depend on the order of the
+results. Reward, turns, time, rewards and metrics are over scored rollouts; tokens, cost and errors are over
+all, and over every try. Standard library only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class PassAt:
-    """The chance that one of k attempts is right, averaged over the tasks that have k scored attempts or more."""
+    """The chance that one of k attempts is right, averaged over the tasks with k scored attempts or more."""
 
     value: float | None
     tasks: int
@@ -43,9 +43,10 @@ class PassAt:
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum over rollouts; those where the number is unknown are left out, and counted. Null of nothing known."""
+    """A sum over rollouts; those where the number is unknown are left out, and counted."""
 
     total: float | None
+    """Null where nothing is known."""
     unknown: int = 0
 
 
@@ -76,7 +77,7 @@ class Row:
     reward: Mean
     interval: Interval | None
     reward_errors_as_zero: Mean
-    """Over scored rollouts and errors, an error counted as 0. The same as `reward` where there are no errors."""
+    """Over scored rollouts and errors, an error counted as 0; `reward` where there are no errors."""
     binary: bool
     """Every reward is 0 or 1."""
     reward_range: tuple[float, float] | None
@@ -190,8 +191,8 @@ class Summary:
 def tabulate(results: Iterable[Result], planned: Mapping[str, int] | None = None) -> Summary:
     """Get the tables of results, of which there is one for each cell, task and attempt.
 
-    `planned` is the number of rollouts by cell. Its order is that of the rows, and a cell without a result has a row
-    too. Without it the rows are sorted by name.
+    `planned` is the number of rollouts by cell. Its order is that of the rows, and a cell with no result has
+    a row too. Without it the rows are sorted by name.
     """
     planned = planned or {}
     tallies = {cell: _Tally(cell) for cell in planned}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -14,7 +15,7 @@ PLAIN = frozenset({str, int, float, bool, type(None)})
 
 def write(value: Any) -> Any:
     """Get `value` as JSON values: dataclasses become objects with every field, tuples become lists."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in PLAIN:
         return value
     names = _names(kind)
@@ -32,58 +33,61 @@ def read(cls: type[T], record: Any) -> T:
 
     Where null stands for a field that cannot be null, the field's default is taken.
     """
-    built: T = _read(cls, record)
+    kind: Any = cls
+    built: T = _builder(kind)(record)
     return built
 
 
-def _read(hint: Any, value: Any) -> Any:
-    if value is None:
-        return None
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        rest = [argument for argument in arguments if argument is not type(None)]
-        return _read(rest[0], value) if len(rest) == 1 else value
-    if dataclasses.is_dataclass(hint):
-        return _build(hint, value)
-    if origin is list:
-        return [_read(arguments[0], item) for item in value]
-    if origin is tuple:
-        return tuple(_read(arguments[0], item) for item in value)
-    if origin is dict:
-        return {key: _read(arguments[1], item) for key, item in value.items()}
-    return value
-
-
-def _build(cls: Any, record: Any) -> Any:
-    known = _fields(cls)
-    given = {}
-    for name, item in record.items():
-        if name in known and (item is not None or known[name].nullable):
-            given[name] = _read(known[name].hint, item)
-    return cls(**given)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Field:
-    hint: Any
-    nullable: bool
-    """Null is a value of its own, or there is no default to take in its place."""
+Reader = Callable[[Any], Any]
 
 
 @cache
-def _fields(cls: type) -> dict[str, _Field]:
+def _reader(hint: Any) -> Reader | None:
+    """What turns JSON into a value of type `hint`; null where it is one already."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        rest = [argument for argument in arguments if argument is not type(None)]
+        return _reader(rest[0]) if len(rest) == 1 else None
+    if _names(hint) is not None:
+        return _builder(hint)
+    inner = _reader(arguments[-1 if origin is dict else 0]) if origin in (list, tuple, dict) else None
+    if origin is tuple:
+        return (lambda value: tuple(map(inner, value))) if inner else tuple
+    if inner is None:
+        return None
+    if origin is dict:
+        return lambda value: {key: inner(item) for key, item in value.items()}
+    return lambda value: [inner(item) for item in value]
+
+
+@cache
+def _builder(cls: Any) -> Reader:
     hints = get_type_hints(cls)
-    return {
-        spec.name: _Field(hints[spec.name], _nullable(hints[spec.name], spec))
-        for spec in dataclasses.fields(cls)
+    fields = {
+        spec.name: (_nullable(hints[spec.name], spec), hints[spec.name]) for spec in dataclasses.fields(cls)
     }
+    readers: dict[str, Reader | None] = {}
+
+    def build(record: Any) -> Any:
+        given = {}
+        for name, item in record.items():
+            if name not in fields or (item is None and not fields[name][0]):
+                continue
+            if name not in readers:  # not before: a type may hold itself
+                readers[name] = _reader(fields[name][1])
+            reader = readers[name]
+            given[name] = item if item is None or reader is None else reader(item)
+        return cls(**given)
+
+    return build
 
 
 def _nullable(hint: Any, spec: dataclasses.Field[Any]) -> bool:
+    """Whether null is a value of its own there, or there is no default to take in its place."""
     required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
     return required or hint is Any or type(None) in get_args(hint)
 
 
 @cache
-def _names(cls: type) -> tuple[str, ...] | None:
+def _names(cls: Any) -> tuple[str, ...] | None:
     return tuple(spec.name for spec in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else None

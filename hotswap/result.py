@@ -59,6 +59,13 @@ class Result:
         """What it is the result of: cell, task and attempt."""
         return (self.cell, self.task, self.attempt)
 
+    def is_called(self, part: str) -> bool:
+        """Whether the id begins or ends with `part`, in either case of its letters.
+
+        Ids begin with the time, so that it is their end which tells the rollouts of one run apart.
+        """
+        return self.id.upper().startswith(part.upper()) or self.id.upper().endswith(part.upper())
+
     @classmethod
     def of(cls, trace: Trace, masked: int = 0) -> Result:
         """Cut a result from a trace."""

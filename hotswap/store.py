@@ -155,12 +155,12 @@ class RunDirectory:
                     yield Result.of(Trace.from_line(traces.read(place.length)))
 
     def traces(self, of: Iterable[Result] | None = None) -> Iterator[Trace]:
-        """Iterate over the traces of `results`, or of some of them, in the order in which they were finished.
+        """Iterate over the traces of all `results` as they were finished, or of some, in the order given.
 
         One is in memory at a time. Raises StoreError where one cannot be read.
         """
-        keys = None if of is None else {result.key for result in of}
-        places = sorted(place for key, place in self._places().items() if keys is None or key in keys)
+        index = self._places()
+        places = sorted(index.values()) if of is None else [index[result.key] for result in of]
         if not places:
             return
         with (self.path / TRACES).open("rb") as file:
@@ -170,18 +170,7 @@ class RunDirectory:
 
     def find(self, part: str) -> list[Result]:
         """Get the results whose id begins or ends with `part`, in either case of its letters."""
-        part = part.upper()
-        return [
-            result
-            for result in self.results()
-            if result.id.upper().startswith(part) or result.id.upper().endswith(part)
-        ]
-
-    def trace(self, result: Result) -> Trace:
-        """Get the trace of one of `results`. Raises StoreError where it cannot be read."""
-        for trace in self.traces([result]):
-            return trace
-        raise StoreError(f"{self.path} has no trace of rollout {result.id}")
+        return [result for result in self.results() if result.is_called(part)]
 
     def logs(self, rollout: str) -> Path:
         """Get the folder of what a rollout's program printed; it need not exist."""

@@ -1,4 +1,4 @@
-"""The numbers in the tables are the numbers in the results, whatever the order, and what is missing is counted."""
+"""The numbers in the tables are those of the results in any order, and what is missing is counted."""
 
 import csv
 import io

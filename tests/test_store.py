@@ -51,7 +51,7 @@ def test_what_was_appended_is_read_back_with_its_result(tmp_path: Path) -> None:
     assert [result.task for result in back.results()] == ["de", "fr"]
     assert list(back.results())[1] == kept == Result.of(scored("fr"))
     assert [trace.task.id for trace in back.traces()] == ["fr", "de"]
-    assert back.trace(kept) == scored("fr")
+    assert list(back.traces([kept])) == [scored("fr")]
     for line in (tmp_path / "run/traces.jsonl").read_bytes().splitlines():
         check_trace(line)
 
