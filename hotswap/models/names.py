@@ -111,15 +111,17 @@ def _from_preset(ref: str, tables: Mapping[str, Table], environment: Mapping[str
 
 def _preset(name: str, ref: str, tables: Mapping[str, Table]) -> type[Preset]:
     """Get the preset's class; where there is none, say what could have been meant."""
+    try:
+        entry = registry.find("preset", name)
+    except UsageError:
+        if registry.plain(name) in registry.names("preset") or ":" in name:
+            raise
+    else:
+        return cast(type[Preset], registry.load(entry))
     known = presets()
-    if registry.plain(name) in known:
-        return known[registry.plain(name)]
-    if ":" in name:
-        return cast(type[Preset], registry.load(registry.find("preset", name)))
-    shown = {found if cls.single else f"{found}/MODEL": found for found, cls in known.items()}
-    words = {*known, *tables}
-    close = did_you_mean(name, words).partition(" Known:")[0]
-    listed = ", ".join([*sorted(tables), *sorted(shown)])
+    shown = sorted(found if cls.single else f"{found}/MODEL" for found, cls in known.items())
+    close = did_you_mean(name, {*known, *tables}).partition(" Known:")[0]
+    listed = ", ".join([*sorted(tables), *shown])
     raise UsageError(f"no model {ref!r}.{close} Known: {listed}, and {ANY_ENDPOINT} for any endpoint.")
 
 
