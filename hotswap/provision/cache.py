@@ -52,7 +52,7 @@ async def locked(name: str, say: Say | None = None) -> AsyncIterator[int]:
     try:
         waiting = False
         while not _take(descriptor):
-            if say and not waiting:
+            if say is not None and not waiting:
                 say(f"waiting for another process that prepares {name} ({path})")
             waiting = True
             await asyncio.sleep(WAIT_S)
