@@ -165,11 +165,11 @@ class Exchange:
             if ready:
                 await down.write(ready)
         answer = self._conclude(stream, response.status, started)
-        await down.write(stream.rest)
         if answer.error is not None and answer.error.type == "truncated":
+            await down.write(stream.rest)
             _abort(request)  # never a normal end that the provider did not make
         else:
-            await down.write_eof()
+            await down.write_eof(stream.rest)
         return down
 
     def _conclude(self, stream: Stream, status: int, started: float) -> Answer:
@@ -187,26 +187,39 @@ class Stream:
     def __init__(self, dialect: Dialect, response: aiohttp.ClientResponse) -> None:
         self.ended = False
         self.first_byte_at: float | None = None
+        self.rest = b""
+        """At the end: what is still to be passed on."""
         self._content = response.content
         self._reader = EventReader()
         self._assembler = dialect.assembler()
         self._inflater = _inflater(response.headers)
         self._held = b""
-        self._left: list[Piece] = []
         self._cut: str | None = None
 
     async def read(self) -> bytes | None:
-        """Get what may be passed on next, perhaps nothing yet; null at the end, however it came."""
+        """Get what may be passed on next, perhaps nothing yet; null at the end: `rest` has what is left."""
         try:
             data = await self._content.readany()
         except BROKEN as error:
-            self._cut = connection_error(error).message
-            return None
+            self._cut = None if self.ended else connection_error(error).message
+            return self._finish()
         if not data:
-            return None
+            return self._finish()
         if self.first_byte_at is None:
             self.first_byte_at = time.monotonic()
-        return self._sift(data)
+        ready = self._sift(data)
+        if self._content.at_eof():  # the end came along: it goes on along with it
+            self.rest = ready
+            return self._finish()
+        return ready
+
+    def _finish(self) -> None:
+        self.rest += self._held
+        for piece in self._reader.finish():
+            if piece.event is not None:
+                self._assembler.feed(piece.event)
+            if self._inflater is None:
+                self.rest += piece.raw
 
     def _sift(self, data: bytes) -> bytes:
         ready = b""
@@ -229,19 +242,8 @@ class Stream:
             plain = b""
         return [*(Piece(b"", piece.event) for piece in self._reader.feed(plain)), Piece(data, None)]
 
-    @property
-    def rest(self) -> bytes:
-        """What is still to be passed on when the stream is at its end."""
-        left = b"".join(piece.raw for piece in self._left)
-        return self._held + (left if self._inflater is None else b"")
-
     def answer(self) -> Answer:
         """Get the answer as far as it has come."""
-        if not self.ended:
-            self._left = self._reader.finish()
-            for piece in self._left:
-                if piece.event is not None:
-                    self._assembler.feed(piece.event)
         return self._assembler.answer(self._cut)
 
 

@@ -88,6 +88,8 @@ class Session:
         """The limit that a call was refused for: turns, tokens, cost, seconds or budget."""
         self.refused = asyncio.Event()
         """Set at the first refused call: a program that goes on after it may be ended."""
+        self.called = asyncio.Event()
+        """Set at the first call: the program is up."""
         self.last_error: ProviderError | None = None
         """Why the last call failed; null after a call that went well."""
         self.usage = Usage()
@@ -124,6 +126,10 @@ class Session:
         upstream = self.request.upstream
         return Endpoint(box_url, self.secret(), upstream.model, upstream.context)
 
+    def begin(self) -> None:
+        """Start the rollout's clock: the program is launched now."""
+        self.started = time.monotonic()
+
     @property
     def deadline(self) -> float | None:
         """When the session's time is up, on the clock of `time.monotonic`."""
@@ -144,9 +150,15 @@ class Session:
 
     def enter(self, task: asyncio.Task[Any]) -> None:
         """Note a request in flight; it is cancelled when the session is closed."""
+        self.called.set()
         if not self._tasks:
             self._busy_since = time.monotonic()
         self._tasks.add(task)
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls are being answered."""
+        return len(self._tasks)
 
     def leave(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

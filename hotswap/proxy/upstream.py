@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 import re
 import time
@@ -35,7 +36,9 @@ HOP_BY_HOP = frozenset(
 REPLACED = HOP_BY_HOP | {"host", "content-length", "content-encoding", "accept-encoding"}
 """Headers of a program that are ours to write: neither the body nor the answer is compressed."""
 SECRETS = frozenset({"authorization", "x-api-key", "x-goog-api-key", "api-key"})
-VERSION = re.compile(r"/v\d+[a-z0-9]*(/|$)")
+VERSION = re.compile(r"/v\d+[a-z0-9.]*(/|$)")
+LARGE = 2**20
+"""Bytes from which on a body is written in parts, so that it does not hold up the other calls."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
 
 
@@ -141,7 +144,7 @@ class Client:
         return await self._session.request(
             target.method,
             target.url,
-            data=target.body,
+            data=target.body if len(target.body) < LARGE else io.BytesIO(target.body),
             headers=target.headers,
             allow_redirects=False,
             proxy=_proxy(target.url.scheme, target.url.host or ""),

@@ -1,0 +1,198 @@
+"""A session ends a program that used up its limits, follows one that goes, and adds nothing after its end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import pytest
+from _kit.behind import Seat, awaited, behind, talk
+from _kit.provider import Provider, Reply, fail, say, stream
+
+from hotswap.contracts.model import Prices
+from hotswap.limits import Budget, Limits
+
+PRICES = {"prices": Prices(input=1_000_000, output=2_000_000)}
+
+
+@pytest.mark.parametrize(
+    ("given", "limit"),
+    [
+        ({"limits": Limits(turns=2)}, "turns"),
+        ({"limits": Limits(tokens=30)}, "tokens"),
+        ({"limits": Limits(cost_usd=40), "upstream": PRICES}, "cost"),
+        ({"budget": Budget(tokens=30)}, "budget"),
+        ({"budget": Budget(cost_usd=40), "upstream": PRICES}, "budget"),
+    ],
+)
+@awaited
+async def test_a_call_beyond_a_limit_is_refused_with_an_error_that_ends_programs(
+    given: Any, limit: str
+) -> None:
+    async with behind(lambda _: say("hi"), **given) as seat:
+        assert [(await seat.ask(text)).status for text in ("a", "b")] == [200, 200]
+        assert (seat.session.stop, seat.session.refused.is_set()) == (None, False)
+        said = await seat.ask("c", stream=True)
+        assert (seat.session.stop, seat.session.refused.is_set()) == (limit, True)
+        assert (len(seat.provider.requests), len(seat.trace().calls)) == (2, 2)
+    assert (said.status, said.headers["x-should-retry"]) == (400, "false")
+    assert said.json["error"]["code"] == "limit_reached"
+    assert limit in said.json["error"]["message"]
+
+
+@awaited
+async def test_only_the_main_agents_calls_are_turns() -> None:
+    async with behind(lambda _: say("hi"), limits=Limits(turns=1)) as seat:
+        side = {"Authorization": f"Bearer {seat.session.secret('side', 'titles')}"}
+        for _ in range(3):
+            assert (await seat.send({"messages": talk("title")}, **side)).status == 200
+        assert (await seat.ask("a")).status == 200
+        assert (await seat.ask("b")).status == 400
+
+
+@awaited
+async def test_when_the_time_is_up_a_call_that_waits_is_refused() -> None:
+    never = threading.Event()
+    async with behind(replace(say("x"), hold=never), limits=Limits(seconds=0.3)) as seat:
+        started = time.monotonic()
+        said = await seat.ask("hi")
+        assert 0.2 < time.monotonic() - started < 5
+        assert (said.status, seat.session.stop) == (400, "seconds")
+        assert (await seat.ask("again")).status == 400
+        await asyncio.to_thread(seat.provider.wait_until, lambda provider: provider.gone == 1)
+
+
+@awaited
+async def test_when_the_time_is_up_a_stream_is_broken_off() -> None:
+    slow = replace(say("hello"), pause=threading.Event())
+    async with behind(slow, limits=Limits(seconds=0.5)) as seat:
+        with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ClientOSError)):
+            await seat.ask("hi", stream=True)
+        assert seat.session.stop == "seconds"
+
+
+@awaited
+async def test_no_repeat_goes_beyond_the_deadline() -> None:
+    async with behind(fail(429, headers={"retry-after": "50"}), limits=Limits(seconds=20)) as seat:
+        started = time.monotonic()
+        assert (await seat.ask("hi")).status == 429
+        assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("reply", "streams"),
+    [
+        (replace(say("x"), hold=threading.Event()), False),
+        (replace(say("x"), hold=threading.Event()), True),
+        (replace(say("hello"), pause=threading.Event()), True),
+    ],
+    ids=["before a body", "before a stream", "in a stream"],
+)
+@awaited
+async def test_when_the_program_goes_the_call_goes(reply: Reply, streams: bool) -> None:
+    async with behind(reply) as seat:
+        asking = asyncio.ensure_future(seat.ask("hi", stream=streams))
+        await asyncio.to_thread(seat.provider.wait_until, lambda provider: provider.in_flight == 1)
+        asking.cancel()
+        await asyncio.to_thread(seat.provider.wait_until, lambda provider: provider.gone == 1, 2)
+        await quiet(seat)
+        [call] = seat.trace().calls
+    assert call.error is not None
+    assert (call.error.blame, call.error.type) == ("harness", "abandoned")
+
+
+@awaited
+async def test_a_program_that_goes_while_we_wait_for_a_repeat_ends_the_waiting() -> None:
+    async with behind(fail(429, headers={"retry-after": "9"}), say("never")) as seat:
+        asking = asyncio.ensure_future(seat.ask("hi"))
+        await asyncio.to_thread(seat.provider.wait_until, lambda provider: len(provider.requests) == 1)
+        asking.cancel()
+        await quiet(seat)
+        assert len(seat.provider.requests) == 1
+
+
+async def quiet(seat: Seat) -> None:
+    """Wait until the session has nothing in flight."""
+    async with asyncio.timeout(2):
+        while seat.session.in_flight:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@awaited
+async def test_after_its_end_a_session_takes_nothing_and_adds_nothing() -> None:
+    hold = threading.Event()
+    async with behind(say("one"), replace(say("two"), hold=hold)) as seat:
+        await seat.ask("a")
+        late = asyncio.ensure_future(seat.ask("b"))
+        await asyncio.to_thread(seat.provider.wait_until, lambda provider: provider.in_flight == 1)
+        await seat.session.close()
+        before = seat.trace().to_line()
+        hold.set()
+        with pytest.raises(aiohttp.ClientError):
+            await late
+        assert (await seat.ask("c")).status == 401
+        assert seat.trace().to_line() == before
+        assert [call.error is None for call in seat.trace().calls] == [True, False]
+
+
+@awaited
+async def test_one_session_cannot_use_anothers_secret_after_it_ended() -> None:
+    async with behind(lambda _: say("x")) as seat:
+        other = seat.proxy.open(replace(seat.session.request, rollout="other"))
+        old = {"Authorization": f"Bearer {other.secret()}"}
+        assert (await seat.send({"messages": talk("x")}, **old)).status == 200
+        await other.close()
+        assert (await seat.send({"messages": talk("x")}, **old)).status == 401
+        assert (await seat.ask("x")).status == 200
+
+
+@awaited
+async def test_costs_are_added_up_and_unknown_ones_are_null() -> None:
+    async with behind(say("a"), say("b", usage=None), upstream=PRICES) as seat:
+        await seat.ask("a")
+        assert (seat.trace().cost_usd, seat.trace().calls[0].cost_usd) == (20.0, 20.0)
+        await seat.ask("b")
+        assert (seat.trace().cost_usd, seat.trace().calls[1].cost_usd) == (None, None)
+
+
+@awaited
+async def test_every_try_is_paid() -> None:
+    usage = b'data: {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}\n\n'
+    budget = Budget()
+    async with behind(stream([usage]), say("whole"), upstream=PRICES, budget=budget) as seat:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await seat.ask("hi", stream=True)
+        await seat.ask("hi")
+        [call] = seat.trace().calls
+    assert (call.usage.input, call.usage.output, call.cost_usd) == (13, 6, 25.0)
+    assert (budget.spent.total, budget.spent_usd) == (19, 25.0)
+
+
+@awaited
+async def test_the_endpoint_names_address_secret_and_model() -> None:
+    async with behind(upstream={"model": "m", "context": 8}) as seat:
+        endpoint = seat.session.endpoint("http://box:1")
+        assert (endpoint.url, endpoint.key) == ("http://box:1", seat.session.secret())
+        assert (endpoint.model, endpoint.context) == ("m", 8)
+        assert endpoint.key not in repr(endpoint)
+        assert len(endpoint.key) >= 32
+
+
+@awaited
+async def test_many_callers_at_once_are_all_answered_and_recorded() -> None:
+    async with behind(lambda _: say("x")) as seat:
+        said = await asyncio.gather(*(seat.ask(str(number), stream=number % 2 == 0) for number in range(200)))
+        assert {one.status for one in said} == {200}
+        trace = seat.trace()
+    assert len(trace.calls) == len({call.outputs[0] for call in trace.calls}) == 200
+    assert all(trace.messages[call.outputs[0]].parent == call.input for call in trace.calls)
+
+
+def test_a_provider_in_a_test_is_gone_when_the_test_is() -> None:
+    with Provider(say("x")) as provider:
+        pass
+    assert provider.in_flight == 0
