@@ -1,4 +1,4 @@
-"""The local runtime: folders and an environment of its own on this machine, and nothing between it and you."""
+"""The local runtime: folders and an environment of its own here, and nothing between it and you."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LARGEST_FILE = 1 << 28
 class Local(Runtime):
     """This machine, as you: own folders and an own environment, but no security boundary.
 
-    Agent code runs with your rights. It can read your files, reach your network and leave things behind; use it
+    Agent code runs with your rights: it can read your files, reach your network, leave things behind. Use it
     for programs and tasks that you would run by hand. What a box keeps apart is the working directory, HOME,
     TMPDIR and the environment; what it guarantees is that all processes are ended and the folders removed.
     """

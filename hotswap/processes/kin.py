@@ -2,7 +2,7 @@
 
 On Linux two facts hold them together, whatever a program does. This process is made the *subreaper* of its
 descendants: one whose parent dies becomes our own child, so that all that live are found by walking down
-from us. And each start has a *mark*, the soft value of a resource limit that nothing enforces: it is passed on
+from us. And each start has a *mark*, the soft value of a limit that nothing enforces: it is passed on
 over fork, exec, setsid and `env -i`, and says of a process without a known parent what it came of.
 
 Elsewhere (macOS) the table of processes is read, and membership goes by descent and by process group.
@@ -22,13 +22,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 
-from hotswap.processes.warden import MARK_BASE, mark_of, read, status_of
+from hotswap.processes.warden import MARK_BASE, mark_of, status_of
 
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_DUMPABLE = 4
 RLIMIT_LOCKS = 10
 """Linux's number of a limit that no kernel since 2.4.25 enforces."""
 COUNTER_BITS = 24
+REAPED_AT_ONCE = 500
+"""So many dead orphans are let go while others are to be found, which must not take long."""
 
 Visit = Callable[[int], None]
 
@@ -44,10 +46,16 @@ class Row:
     zombie: bool = False
 
 
-class Kin:
-    """The processes that this one has started, and all that came of them. One a process: `kin()`."""
+Table = Callable[[], list[Row]]
 
-    def __init__(self) -> None:
+
+class Kin:
+    """The processes that this one has started, and all that came of them. One a process: `kin()`.
+
+    With a `table` it looks there and not among its descendants; it can do without marks.
+    """
+
+    def __init__(self, table: Table | None = None, *, marks: bool = True) -> None:
         self.mark_by_pid: dict[int, int] = {}
         """Our own children that have not been waited for; mark 0 for one that is never ended."""
         self._mark_by_group: dict[int, int] = {}
@@ -56,14 +64,19 @@ class Kin:
         """Called when such a group comes and goes."""
         self._base = MARK_BASE | int.from_bytes(os.urandom(8), "big") >> 2 & ~((1 << COUNTER_BITS) - 1)
         self._count = 0
-        self._limit = _markable(self._base)
-        self._by_descent = control(PR_SET_CHILD_SUBREAPER, 1) and bool(read("/proc/self/stat"))
-        self._has_children_files = self._by_descent and os.access(_children_file(), os.R_OK)
+        self._limit = _markable(self._base) if marks else None
+        self._table = table
+        if table is None and not (self._is_subreaper() and os.access(_children_file(), os.R_OK)):
+            self._table = proc_table if status_of(os.getpid()) else ps_table
 
     @property
     def marks(self) -> tuple[int, int]:
         """The first and last mark that this process may give."""
         return self._base, self._base + (1 << COUNTER_BITS) - 1
+
+    @staticmethod
+    def _is_subreaper() -> bool:
+        return control(PR_SET_CHILD_SUBREAPER, 1)
 
     def next_mark(self) -> int:
         """A mark for one start."""
@@ -114,8 +127,8 @@ class Kin:
 
         Each is visited before its children are looked up. Orphans that have died are waited for on the way.
         """
-        if not self._has_children_files:
-            return self._find_in(table(), marks, visit)
+        if self._table is not None:
+            return self._find_in(self._table(), marks, visit)
         found = self._find_by_descent(marks, visit)
         if not found and threading.active_count() > 1:
             # /proc may leave a child out while another thread waits for one: look again
@@ -124,32 +137,37 @@ class Kin:
 
     def reap(self) -> None:
         """Wait for orphans of ours that have died: left alone, each keeps a process id."""
-        if self._by_descent:
-            self.find(())
+        if sys.platform == "linux":  # elsewhere orphans go to the system
+            self._let_go(child for child in _numbers(read_all(_children_file())) if _is_zombie(child))
 
     def _find_by_descent(self, marks: Collection[int], visit: Visit | None) -> list[int]:
-        found = []
-        pending = [pid for pid in _numbers(read_all(_children_file())) if self._counts(pid, marks)]
-        while pending:
-            pid = pending.pop()
-            found.append(pid)
-            if visit:
-                visit(pid)
-            pending += children_of(pid)
+        found: list[int] = []
+        dead: list[int] = []
+        # The youngest first: of processes that replace themselves all the time, only those are still alive.
+        for child in reversed(_numbers(read_all(_children_file()))):
+            if _is_zombie(child):
+                dead.append(child)
+                continue
+            pending = [child] if self._mark_of(child) in marks else []
+            while pending:
+                pid = pending.pop()
+                found.append(pid)
+                if visit:
+                    visit(pid)
+                pending += children_of(pid)
+        self._let_go(dead[:REAPED_AT_ONCE])
         return found
 
-    def _counts(self, child: int, marks: Collection[int]) -> bool:
-        """Whether a child of ours is alive and of one of these marks; an orphan that died is waited for."""
+    def _let_go(self, zombies: Iterable[int]) -> None:
+        """Wait for those that are orphans of ours. Others have someone here who waits for them."""
+        for pid in zombies:
+            if pid not in self.mark_by_pid and self._mark_of(pid) is not None:
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+
+    def _mark_of(self, child: int) -> int | None:
         known = self.mark_by_pid.get(child)
-        if known is not None:
-            return known in marks and not _is_zombie(child)
-        mark = self._mark_of_orphan(child)
-        if mark is None:
-            return False
-        if _is_zombie(child):
-            wait_for(child)
-            return False
-        return mark in marks
+        return self._mark_of_orphan(child) if known is None else known
 
     def _mark_of_orphan(self, pid: int) -> int | None:
         mark = mark_of(pid)
@@ -159,19 +177,10 @@ class Kin:
             return None
         return self._mark_by_group.get(int((status_of(pid) or [b"0"] * 4)[3]))
 
-    def _find_in(self, rows: Iterable[Row], marks: Collection[int], visit: Visit | None) -> list[int]:
-        alive = []
-        for row in rows:
-            if not row.zombie:
-                alive.append(row)
-            elif (
-                row.parent == os.getpid()
-                and row.pid not in self.mark_by_pid
-                and self._mark_of_orphan(row.pid)
-            ):
-                wait_for(row.pid)
-        members = [row.pid for row in alive if self._is_of(row, marks)]
-        found = with_descendants(members, alive)
+    def _find_in(self, rows: Collection[Row], marks: Collection[int], visit: Visit | None) -> list[int]:
+        self._let_go(row.pid for row in rows if row.zombie and row.parent == os.getpid())
+        alive = [row for row in rows if not row.zombie]
+        found = with_descendants({row.pid for row in alive if self._is_of(row, marks)}, alive)
         for pid in found:
             if visit:
                 visit(pid)
@@ -254,21 +263,8 @@ def _is_zombie(child: int) -> bool:
         return True
 
 
-def wait_for(zombie: int) -> None:
-    """Let a child that has died go."""
-    with suppress(ChildProcessError):
-        os.waitpid(zombie, os.WNOHANG)
-
-
-def table() -> list[Row]:
-    """All processes of this machine."""
-    return proc_table() or ps_table()
-
-
 def proc_table() -> list[Row]:
-    """All processes, as /proc shows them; none where there is no /proc."""
-    if not status_of(os.getpid()):
-        return []
+    """All processes, as /proc shows them."""
     names = os.listdir("/proc")  # noqa: PTH208
     return [row for name in names if name.isdigit() and (row := _row(int(name)))]
 
@@ -294,18 +290,20 @@ def parse_ps(text: str) -> list[Row]:
     return rows
 
 
-def with_descendants(roots: Iterable[int], rows: Iterable[Row]) -> list[int]:
-    """Get the roots and everything below them, parents first, each once."""
+def with_descendants(roots: Collection[int], rows: Iterable[Row]) -> list[int]:
+    """Get the roots and everything below them, parents before their children, each once."""
     children: dict[int, list[int]] = {}
+    inner: set[int] = set()
     for row in rows:
         children.setdefault(row.parent, []).append(row.pid)
+        if row.parent in roots:
+            inner.add(row.pid)
     found: dict[int, None] = {}
-    pending = list(roots)
+    pending = [root for root in roots if root not in inner]
     while pending:
         pid = pending.pop()
-        if pid not in found:
-            found[pid] = None
-            pending += children.get(pid, [])
+        found[pid] = None
+        pending += children.get(pid, [])
     return list(found)
 
 

@@ -11,14 +11,17 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
+from weakref import WeakSet
 
 from hotswap.contracts.runtime import Output, Process, Result
 from hotswap.processes.ending import end_all
 from hotswap.processes.kin import kin
 from hotswap.processes.pipes import Feed, Intake
 
-REAP_S = 10.0
-"""How often orphans that died during a long process are let go."""
+REAP_S = 0.5
+"""How often orphans that died are let go while processes run. A program can make thousands a second."""
+
+_reaping: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Running(Process):
         self._over: asyncio.Future[Result] = self._loop.create_future()
         self._ended_by: Literal["itself", "timeout", "us"] = "itself"
         self._ending: asyncio.Task[None] | None = None
-        self._timers: list[asyncio.TimerHandle] = []
+        self._timer: asyncio.TimerHandle | None = None
         self._feed: Feed | None = None
         self._outputs: tuple[Intake, ...] = ()
         self._began = time.monotonic()
@@ -71,6 +74,8 @@ class Running(Process):
     @classmethod
     def start(cls, order: Order, output_limit: int, timeout_s: float | None) -> Running:
         """Start the process. Raises OSError or ValueError where that cannot be done."""
+        if not order.argv:
+            raise ValueError("no program was named")
         running = cls()
         running.mark = kin().next_mark()
         pipes = Pipes()
@@ -138,9 +143,9 @@ class Running(Process):
         self.pid = popen.pid
         kin().add(popen.pid, self.mark)
         watch_exit(popen, lambda: self._exited(popen))
-        self._timers = [self._loop.call_later(REAP_S, self._reap)]
+        keep_reaping(self._loop)
         if timeout_s is not None:
-            self._timers.append(self._loop.call_later(timeout_s, self._run_out))
+            self._timer = self._loop.call_later(timeout_s, self._run_out)
 
     def _exited(self, popen: subprocess.Popen[bytes]) -> None:
         code = popen.wait()
@@ -150,8 +155,8 @@ class Running(Process):
     def _settle(self, code: int | None, number: int | None) -> None:
         if self._over.done():
             return
-        for timer in self._timers:
-            timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for intake in self._outputs:
             intake.settle()
         if self._feed is not None:
@@ -167,10 +172,6 @@ class Running(Process):
         if self.pid is not None:
             self.is_ended_by(by)
             await self.finish(await end_all((self.mark,)))
-
-    def _reap(self) -> None:
-        kin().reap()
-        self._timers[0] = self._loop.call_later(REAP_S, self._reap)
 
 
 def unstarted(code: int, reason: str) -> Running:
@@ -220,3 +221,18 @@ def watch_exit_by_thread(popen: subprocess.Popen[bytes], exited: Callable[[], No
             loop.call_soon_threadsafe(exited)
 
     threading.Thread(target=wait, name=f"wait-{popen.pid}", daemon=True).start()
+
+
+def keep_reaping(loop: asyncio.AbstractEventLoop) -> None:
+    """Let orphans go that died, every so often, as long as processes of ours run."""
+
+    def reap() -> None:
+        kin().reap()
+        if any(kin().mark_by_pid.values()):
+            loop.call_later(REAP_S, reap)
+        else:
+            _reaping.discard(loop)
+
+    if loop not in _reaping:
+        _reaping.add(loop)
+        loop.call_later(REAP_S, reap)

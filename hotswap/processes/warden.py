@@ -58,24 +58,36 @@ def status_of(pid: int) -> list[bytes]:
 def end_marked(first: int, last: int) -> None:
     """Kill every process with a mark in the range, and what those start meanwhile, until none is left."""
     deadline = time.monotonic() + PATIENCE_S
-    while (left := _living(first, last)) and time.monotonic() < deadline:
-        for number in (
-            signal.SIGSTOP,
-            signal.SIGKILL,
-        ):  # all stand still before the first dies: none can multiply
-            for pid in left:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, number)
+    while (left := _frozen(first, last)) and time.monotonic() < deadline:
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
         time.sleep(0.005)
 
 
-def _living(first: int, last: int) -> list[int]:
+def _frozen(first: int, last: int) -> set[int]:
+    """Stop all those processes and get them: when no new one turns up, none can multiply."""
+    seen: set[int] = set()
+    while True:
+        living = {pid for pid in _pids() if first <= (mark_of(pid) or 0) <= last and _stop(pid)}
+        if living <= seen:
+            return living
+        seen |= living
+
+
+def _pids() -> list[int]:
+    """All process ids, the newest first as a rule."""
     try:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        return sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True)
     except OSError:
         return []
-    marked = [pid for pid in pids if first <= (mark_of(pid) or 0) <= last]
-    return [pid for pid in marked if status_of(pid)[:1] not in ([b"Z"], [b"X"], [])]
+
+
+def _stop(pid: int) -> bool:
+    """Stop a process; False where it has died already."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGSTOP)
+    return status_of(pid)[:1] not in ([b"Z"], [b"X"], [])
 
 
 def remove_folder(root: str, within_s: float) -> bool:
