@@ -1,4 +1,4 @@
-"""What the benchmarks share: a scripted provider in a process of its own, CPU of a whole tree, memory of a whole tree."""
+"""What the benchmarks share: a scripted provider in a process of its own, and what a whole tree of processes uses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def provider(delay_s: float = 0.0) -> Iterator[str]:
     """Start the scripted provider, so that its CPU is not counted as ours; get its URL."""
     argv = [sys.executable, "-c", PROVIDER, str(ROOT / "tests"), str(delay_s)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin and process.stdout
+        assert process.stdin is not None
+        assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.stdin.close()
 
@@ -55,7 +56,9 @@ def measure(argv: Sequence[str], *, memory: bool = False, repeat: int = 1) -> Us
     tree = own = 0.0
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(repeat):
-            process = subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            process = subprocess.Popen(
+                argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
             peaks = _watch_memory(process) if memory else [0.0, 0.0]
             output, _ = process.communicate()
             tree, own = max(tree, peaks[0]), max(own, peaks[1])
@@ -68,8 +71,19 @@ def measure(argv: Sequence[str], *, memory: bool = False, repeat: int = 1) -> Us
 
 def run_argv(url: str, rollouts: int, concurrency: int, *more: str) -> list[str]:
     """The command of a run against the scripted provider: `rollouts` generated tasks, the loop, the local runtime."""
-    model = f"scripted@{url}/v1"
-    return [EVAL, "run", "reverse_text", "-m", model, "-n", str(rollouts), "--concurrency", str(concurrency), *more]
+    model = f"scripted@{url}"
+    return [
+        EVAL,
+        "run",
+        "reverse_text",
+        "-m",
+        model,
+        "-n",
+        str(rollouts),
+        "--concurrency",
+        str(concurrency),
+        *more,
+    ]
 
 
 def _watch_memory(process: subprocess.Popen[str]) -> list[float]:

@@ -30,7 +30,11 @@ def main() -> int:
         ("ratio", f"{growth:.2f} (at most {GROWTH})"),
     ]
     table("memory of a run", rows)
-    return 0 if wide.tree_mib <= TREE_MIB and max(wide.own_mib, long.own_mib) <= OWN_MIB and growth <= GROWTH else 1
+    return (
+        0
+        if wide.tree_mib <= TREE_MIB and max(wide.own_mib, long.own_mib) <= OWN_MIB and growth <= GROWTH
+        else 1
+    )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,12 @@ def main() -> int:
         mib = _peak_mib(words)
         ratio, limit = used.cpu_s / 10 / bare_s, bound / BARE_S
         held = held and ratio <= limit and (mib <= MIB or bound == 0.5)
-        rows.append((" ".join(words), f"{100 * used.cpu_s:.0f} CPU ms, {ratio:.1f} bare starts (at most {limit:.1f}), {mib:.0f} MiB"))
+        rows.append(
+            (
+                " ".join(words),
+                f"{100 * used.cpu_s:.0f} CPU ms, {ratio:.1f} bare starts (at most {limit:.1f}), {mib:.0f} MiB",
+            )
+        )
     table("commands that run nothing", rows)
     return 0 if held else 1
 
@@ -38,7 +43,9 @@ def _peak_mib(words: tuple[str, ...]) -> float:
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], capture_output=True);"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
-    done = subprocess.run([sys.executable, "-c", code, EVAL, *words], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, EVAL, *words], capture_output=True, text=True, check=True
+    )
     return int(done.stdout) / (2**20 if sys.platform == "darwin" else 2**10)
 
 

@@ -59,7 +59,9 @@ class ErrorRecord:
 class Fault(HotswapError):
     """One rollout went wrong, with the blame already decided."""
 
-    def __init__(self, blame: Blame, stage: Stage, type: str, message: str, detail: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self, blame: Blame, stage: Stage, type: str, message: str, detail: str | None = None
+    ) -> None:  # noqa: A002
         super().__init__(message)
         self.record = ErrorRecord(blame, stage, type, message, detail[-DETAIL_LIMIT:] if detail else None)
 

@@ -48,7 +48,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens. Null where the provider did not say. `cached` and `cache_write` are parts of `input`, `reasoning` of `output`."""
+    """Tokens; null where the provider did not say.
+
+    `cached` and `cache_write` are parts of `input`, `reasoning` is a part of `output`.
+    """
 
     input: int | None = None
     output: int | None = None
@@ -58,7 +61,13 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Add field by field; unknown and known is known, so that a sum says how much at least was used."""
-        return Usage(*(_sum(mine, theirs) for mine, theirs in zip(self.values(), other.values(), strict=True)))
+        return Usage(
+            _sum(self.input, other.input),
+            _sum(self.output, other.output),
+            _sum(self.cached, other.cached),
+            _sum(self.cache_write, other.cache_write),
+            _sum(self.reasoning, other.reasoning),
+        )
 
     def values(self) -> tuple[int | None, ...]:
         return (self.input, self.output, self.cached, self.cache_write, self.reasoning)
@@ -78,8 +87,8 @@ class ProviderError:
     """What a provider said instead of an answer, or that it said nothing."""
 
     type: str
-    """`rate_limit`, `overloaded`, `context_length`, `auth`, `bad_request`, `server`, `connection`, `timeout`, `truncated`,
-    `empty`, `malformed`."""
+    """`rate_limit`, `overloaded`, `context_length`, `auth`, `bad_request`, `server`, `connection`, `timeout`,
+    `truncated`, `empty`, `malformed`."""
     message: str
     """In the provider's own words where there are any."""
     status: int | None = None

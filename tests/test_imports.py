@@ -12,7 +12,28 @@ LAYERS = (
     {"errors", "contracts", "registry", "processes", "provision", "_warden"},
     {"messages", "records", "trace", "result", "graph", "dialects", "limits", "proxy", "models"},
     {"harnesses", "runtimes", "tasksets", "presets"},
-    {"worker", "_worker_start", "_worker_child", "_worker_tasks", "_worker_tasksets", "_worker_process", "_worker_calls", "scoring", "settings", "plan", "rollout", "verdict", "vitals", "masking", "lines", "store", "intervals", "columns", "metrics", "run"},
+    {
+        "worker",
+        "_worker_start",
+        "_worker_child",
+        "_worker_tasks",
+        "_worker_tasksets",
+        "_worker_process",
+        "_worker_calls",
+        "scoring",
+        "settings",
+        "plan",
+        "rollout",
+        "verdict",
+        "vitals",
+        "masking",
+        "lines",
+        "store",
+        "intervals",
+        "columns",
+        "metrics",
+        "run",
+    },
     {"cli"},
 )
 HEAVY = {"aiohttp", "datasets", "docker", "openai", "pydantic", "rich", "typer", "genai_prices", "asyncio"}
@@ -45,7 +66,11 @@ def imported(path: Path) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("hotswap."):
             names.add(node.module.removeprefix("hotswap."))
         elif isinstance(node, ast.Import):
-            names |= {alias.name.removeprefix("hotswap.") for alias in node.names if alias.name.startswith("hotswap.")}
+            names |= {
+                alias.name.removeprefix("hotswap.")
+                for alias in node.names
+                if alias.name.startswith("hotswap.")
+            }
     return names
 
 
@@ -63,15 +88,21 @@ def test_a_part_imports_contracts_and_what_its_own_folder_shares_and_no_sibling(
             assert all(other.startswith(f"{kind}._") for other in siblings), name
 
 
-@pytest.mark.parametrize("statement", ["import hotswap", "from hotswap import Task, Taskset, Trace, reward, metric, Score"])
+@pytest.mark.parametrize(
+    "statement", ["import hotswap", "from hotswap import Task, Taskset, Trace, reward, metric, Score"]
+)
 def test_what_an_author_imports_loads_the_standard_library_only(statement: str) -> None:
     code = f"{statement}\nimport sys\nprint(*sorted(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     outside = {name.split(".")[0] for name in loaded} - set(sys.stdlib_module_names) - {"hotswap", "__main__"}
     assert {name for name in outside if "editable" not in name and not name.startswith("_")} == set()
 
 
 def test_help_loads_nothing_heavy() -> None:
-    code = "import sys\nfrom hotswap.cli.main import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\nprint(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    code = "import sys\nfrom hotswap.cli.main import main\nmain(['--help'])\nprint(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert not {name.split(".")[0] for name in loaded} & (HEAVY - {"typer", "rich", "asyncio"})

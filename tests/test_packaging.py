@@ -37,18 +37,37 @@ def wheel_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = (folder / "dist").glob("hotswap-*.whl")
     subprocess.run([uv.find_uv_bin(), "venv", "--python", sys.executable, folder / "env"], **run)
     before = PYPROJECT["tool"]["uv"]["exclude-newer"]
-    install = [uv.find_uv_bin(), "pip", "install", "--python", folder / "env", "--exclude-newer", before, wheel]
+    install = [
+        uv.find_uv_bin(),
+        "pip",
+        "install",
+        "--python",
+        folder / "env",
+        "--exclude-newer",
+        before,
+        wheel,
+    ]
     subprocess.run(install, **run)
     return folder / "env"
 
 
 @pytest.mark.parametrize(
-    "command", [["--help"], ["list", "tasksets"], ["list", "harnesses", "loop"], ["run", "capitals", "-m", "smollm2", "--dry-run"]]
+    "command",
+    [
+        ["--help"],
+        ["list", "tasksets"],
+        ["list", "harnesses", "loop"],
+        ["run", "capitals", "-m", "smollm2", "--dry-run"],
+    ],
 )
-def test_the_wheel_runs_from_another_folder(wheel_environment: Path, tmp_path: Path, command: list[str]) -> None:
+def test_the_wheel_runs_from_another_folder(
+    wheel_environment: Path, tmp_path: Path, command: list[str]
+) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     program = wheel_environment / "bin" / "hotswap"
-    done = subprocess.run([program, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [program, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "capitals" in done.stdout or "loop" in done.stdout or "hotswap" in done.stdout
 

@@ -20,6 +20,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Union, dataclass_transform, get_args, get_origin
 
@@ -28,6 +29,15 @@ from hotswap.errors import UsageError, did_you_mean
 MISSING: Any = object()
 """The default of a setting that has none."""
 
+NAMES = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    Path: "a path",
+    Any: "anything",
+}
+"""How a person calls a type."""
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -63,7 +73,9 @@ class Part:
 
     def __init__(self, **settings: Any) -> None:
         known = {option.name: option for option in options(type(self))}
-        problems = [f"unknown setting {name!r}.{did_you_mean(name, known)}" for name in settings if name not in known]
+        problems = [
+            f"unknown setting {name!r}.{did_you_mean(name, known)}" for name in settings if name not in known
+        ]
         for name, option in known.items():
             if name in settings:
                 try:
@@ -90,7 +102,7 @@ def options(cls: type) -> tuple[Option, ...]:
     for base in reversed(cls.__mro__):
         sentences = _sentences(base)
         hints = _hints(base)
-        for name in base.__dict__.get("__annotations__", {}):
+        for name in inspect.get_annotations(base):
             hint = hints[name]
             if name.startswith("_") or hint is ClassVar or get_origin(hint) is ClassVar:
                 continue
@@ -100,7 +112,7 @@ def options(cls: type) -> tuple[Option, ...]:
 
 
 def coerce(value: Any, hint: Any) -> Any:
-    """Get `value` as the type `hint`; text is read as a person would type it. Raises ValueError with what was expected."""
+    """Get `value` as the type `hint`; text is read as a person would type it. ValueError says what was expected."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return value
@@ -161,26 +173,39 @@ def _coerce_mapping(value: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _coerce_scalar(value: Any, hint: Any) -> Any:
-    text = value.strip().lower() if isinstance(value, str) else None
     if hint is bool:
-        if isinstance(value, bool) or text in TRUE + FALSE:
-            return value if text is None else text in TRUE
-        raise ValueError("expected true or false")
-    if hint in (int, float) and not isinstance(value, bool):
-        try:
-            if isinstance(value, (int, hint)):
-                return hint(value)
-            if text is not None:
-                return hint(text.replace("_", ""))
-        except ValueError:
-            pass
-    elif hint is Path and isinstance(value, str | Path):
+        return _coerce_bool(value)
+    if hint in (int, float):
+        return _coerce_number(value, hint)
+    if hint is Path and isinstance(value, str | Path):
         return Path(value).expanduser()
-    elif hint is str and isinstance(value, str):
+    if isinstance(hint, type) and isinstance(value, hint):
         return value
-    elif isinstance(hint, type) and hint not in (str, int, float) and isinstance(value, hint):
+    raise _expected(hint, value)
+
+
+def _coerce_bool(value: Any) -> bool:
+    text = value.strip().lower() if isinstance(value, str) else None
+    if isinstance(value, bool):
         return value
-    raise ValueError(f"expected {_type_name(hint)}, got {type(value).__name__}")
+    if text in TRUE + FALSE:
+        return text in TRUE
+    raise _expected(bool, value)
+
+
+def _coerce_number(value: Any, hint: type[int] | type[float]) -> int | float:
+    if isinstance(value, str):
+        try:
+            return hint(value.strip().replace("_", ""))
+        except ValueError:
+            raise _expected(hint, value) from None
+    if isinstance(value, int | hint) and not isinstance(value, bool):
+        return hint(value)
+    raise _expected(hint, value)
+
+
+def _expected(hint: Any, value: Any) -> ValueError:
+    return ValueError(f"expected {_type_name(hint)}, got {type(value).__name__}")
 
 
 def _type_name(hint: Any) -> str:
@@ -193,13 +218,12 @@ def _type_name(hint: Any) -> str:
         return " | ".join(json.dumps(argument) for argument in arguments)
     if origin in (list, tuple, Sequence):
         return f"list of {_type_name(next((a for a in arguments if a is not Ellipsis), Any))}"
-    names = {int: "a whole number", float: "a number", str: "text", bool: "true | false", Path: "a path", Any: "anything"}
-    return names.get(hint, getattr(hint, "__name__", str(hint)))
+    return str(NAMES.get(hint, getattr(hint, "__name__", hint)))
 
 
 def _hints(cls: type) -> dict[str, Any]:
     """Resolve a class's own annotations; the module's names and the class's own namespace count."""
-    own = cls.__dict__.get("__annotations__", {})
+    own = inspect.get_annotations(cls)
     if not any(isinstance(hint, str) for hint in own.values()):
         return dict(own)
     return typing.get_type_hints(cls, include_extras=True)
@@ -213,8 +237,12 @@ def _sentences(cls: type) -> dict[str, str]:
         return {}
     body = tree.body[0].body if tree.body and isinstance(tree.body[0], ast.ClassDef) else []
     found = {}
-    for field, below in zip(body, body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+    for field, below in pairwise(body):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(below, ast.Expr)
+        ):
             text = below.value.value if isinstance(below.value, ast.Constant) else None
             if isinstance(text, str):
                 found[field.target.id] = " ".join(text.split())

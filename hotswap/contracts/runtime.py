@@ -179,5 +179,5 @@ class Runtime(Part, ABC):
     def box(self, needs: Needs) -> AbstractAsyncContextManager[Box]:
         """A started box; on leaving, all its processes are gone and everything that it left is removed."""
 
-    def check(self) -> None:  # noqa: B027
+    def check(self) -> None:
         """Raise UsageError, naming the remedy, where this machine cannot provide such boxes."""

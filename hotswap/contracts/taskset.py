@@ -14,7 +14,7 @@ Standard library only, so that it loads in anyone's environment.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
@@ -69,7 +69,9 @@ class ScoringMethod:
 def reward(function: F) -> F: ...
 @overload
 def reward(*, weight: float = 1.0, timeout_s: float = 60.0) -> Callable[[F], F]: ...
-def reward(function: F | None = None, *, weight: float = 1.0, timeout_s: float = 60.0) -> F | Callable[[F], F]:
+def reward(
+    function: F | None = None, *, weight: float = 1.0, timeout_s: float = 60.0
+) -> F | Callable[[F], F]:
     """Mark a method whose number counts: the rollout's reward is the weighted sum of these."""
     return _mark(function, Scoring("reward", weight, timeout_s))
 
@@ -93,7 +95,9 @@ class Taskset(Part):
 
     def load(self) -> Iterable[Task]:
         """Yield the tasks, in an order that is the same on every machine. Read lazily: only as many as a run uses."""
-        raise UsageError(f"taskset {type(self).__name__!r} does not define load(self), which yields its tasks")
+        raise UsageError(
+            f"taskset {type(self).__name__!r} does not define load(self), which yields its tasks"
+        )
 
     @classmethod
     def scoring_methods(cls) -> dict[str, Scoring]:
@@ -122,7 +126,9 @@ def _asks(taskset: str, name: str, call: Callable[..., Any]) -> tuple[str, ...]:
     unknown = [ask for ask in asks if ask not in ASKED_FOR]
     if unknown:
         known = ", ".join(ASKED_FOR)
-        raise UsageError(f"{taskset}.{name} asks for {', '.join(unknown)}; a scoring function may ask for {known}")
+        raise UsageError(
+            f"{taskset}.{name} asks for {', '.join(unknown)}; a scoring function may ask for {known}"
+        )
     return asks
 
 

@@ -1,0 +1,123 @@
+"""How a run shows its progress: a few lines that redraw themselves in a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from hotswap.progress import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+PLAIN_STEPS = 10
+"""Without a terminal, a line is printed at each tenth of the work ..."""
+PLAIN_EVERY_S = 15.0
+"""... and at least this often."""
+POLL_S = 0.2
+
+
+@asynccontextmanager
+async def live(progress: Progress, console: Console) -> AsyncIterator[None]:
+    """Show `progress` on `console` for as long as the block runs."""
+    show = _redraw if console.is_terminal and not console.is_dumb_terminal else _print_lines
+    task = asyncio.ensure_future(show(progress, console))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _redraw(progress: Progress, console: Console) -> None:
+    from rich.live import Live
+
+    with Live(
+        get_renderable=lambda: _picture(progress, console.width),
+        console=console,
+        transient=True,
+        refresh_per_second=5,
+    ):
+        await asyncio.Event().wait()
+
+
+async def _print_lines(progress: Progress, console: Console) -> None:
+    printed, last_s = -1, 0.0
+    while True:
+        step = PLAIN_STEPS * progress.done // progress.planned if progress.planned else 0
+        late = progress.elapsed_s - last_s >= PLAIN_EVERY_S
+        if progress.planned and (step > printed or late):
+            printed, last_s = max(step, printed), progress.elapsed_s
+            console.print(plain_line(progress), markup=False, highlight=False, soft_wrap=True)
+        await asyncio.sleep(POLL_S)
+
+
+def plain_line(progress: Progress) -> str:
+    """Get the state of a run in one line of plain text."""
+    return f"{progress.done}/{progress.planned} done, {', '.join(_facts(progress))}, {_pace(progress)}"
+
+
+def _picture(progress: Progress, width: int) -> RenderableType:
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    count = f"{progress.done}/{progress.planned}"
+    bar = Table.grid(padding=(0, 1))
+    bar.add_row(
+        ProgressBar(
+            total=max(progress.planned, 1), completed=progress.done, width=max(4, min(40, width // 3))
+        ),
+        count,
+        _pace(progress),
+    )
+    lines = [
+        bar,
+        Text(
+            " · ".join([*_facts(progress), f"{len(progress.running)} running"]),
+            no_wrap=True,
+            overflow="ellipsis",
+        ),
+    ]
+    if progress.latest_fault:
+        lines.append(
+            Text(f"latest fault: {progress.latest_fault}", style="yellow", no_wrap=True, overflow="ellipsis")
+        )
+    return Group(*lines)
+
+
+def _facts(progress: Progress) -> list[str]:
+    facts = []
+    if progress.mean_reward is not None:
+        facts.append(f"mean reward {progress.mean_reward:.2f}")
+    errors = ", ".join(f"{count} {who}" for who, count in sorted(progress.errors.items()))
+    facts.append(f"{progress.errors.total()} errors" + (f" ({errors})" if errors else ""))
+    if progress.retried:
+        facts.append(f"{progress.retried} tried again")
+    if progress.tokens:
+        facts.append(
+            f"{progress.tokens:,} tokens, {progress.output_tokens / max(progress.elapsed_s, 0.1):.0f} written a second"
+        )
+    if progress.cost_usd:
+        facts.append(f"${progress.cost_usd:.4f}")
+    return facts
+
+
+def _pace(progress: Progress) -> str:
+    left = progress.left_s
+    return clock(progress.elapsed_s) + (
+        f", about {clock(left)} left" if left and progress.done < progress.planned else ""
+    )
+
+
+def clock(seconds: float) -> str:
+    """Get a duration as people read it: `8 s`, `1 min 05 s`, `2 h 03 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -1,0 +1,116 @@
+"""Play a run for a person: say what runs, show progress, print the tables, pick the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from hotswap.cli._interrupt import INTERRUPTED, interruptible
+from hotswap.cli._live import clock, live
+from hotswap.cli._say import count, program, progress_console, result_console, visible
+from hotswap.cli._tables import render
+from hotswap.planned import PlannedRun, planned
+from hotswap.progress import Progress
+from hotswap.run import Report, Watch, execute
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hotswap.cli._flags import Line
+    from hotswap.settings import Resolved
+
+COMPLETE, INCOMPLETE = 0, 3
+
+
+def play(resolved: Resolved, line: Line) -> int:
+    """Play a run to its end and get the exit code. Raises UsageError where it cannot work."""
+    console = progress_console()
+    try:
+        report = asyncio.run(_play(resolved, line, console))
+    except asyncio.CancelledError:
+        _say(console, "interrupted before the first rollout; nothing was written")
+        return INTERRUPTED
+    if line.json:
+        print(json.dumps(report.summary.to_json(), indent=2, allow_nan=False))
+    else:
+        render(report.summary, result_console(), _show_command(report))
+        _say(console, f"run directory: {report.path}")
+    return _exit_code(report, resolved, console)
+
+
+async def _play(resolved: Resolved, line: Line, console: Console) -> Report:
+    watch = Watch(say=lambda text: _say(console, text), pilot=line.pilot)
+    watch.approve = lambda progress: _approve(progress, line.yes, console)
+    with interruptible(watch.winding_down, watch.say):
+        async with planned(resolved, os.environ) as run:
+            watch.say(headline(run))
+            async with live(watch.progress, console):
+                return await execute(run, watch, [program(), *sys.argv[1:]])
+
+
+def headline(run: PlannedRun) -> str:
+    """Get the first line of a run: which model, harness and runtime play how much."""
+    names = {
+        kind: " and ".join(dict.fromkeys(getattr(each.cell, kind).text for each in run.cells))
+        for kind in ("taskset", "model", "harness", "runtime")
+    }
+    attempts = run.resolved.settings.attempts
+    tasks = count(sum(len(tasks) for tasks in run.tasks.values()), "task")
+    many = f", {attempts} attempts each" if attempts > 1 else ""
+    cells = f", {len(run.cells)} cells" if len(run.cells) > 1 else ""
+    parts = f"model {names['model']}, harness {names['harness']}, runtime {names['runtime']}"
+    return f"{names['taskset']}: {parts} ({tasks}{many}{cells})"
+
+
+async def _approve(progress: Progress, yes: bool, console: Console) -> bool:
+    """Project from a pilot what the rest will take, and ask whether to go on."""
+    left = progress.planned - progress.done
+    share = left / max(progress.done, 1)
+    cost = "of unknown cost" if progress.unknown_costs else f"${progress.cost_usd * share:.2f}"
+    said = f"pilot: {progress.done} done in {clock(progress.elapsed_s)}; {left} more would take about "
+    _say(console, f"{said}{clock(progress.elapsed_s * share)}, {progress.tokens * share:,.0f} tokens, {cost}")
+    if yes:
+        return True
+    if not sys.stdin.isatty() or not console.is_terminal:
+        _say(console, "no terminal to ask in: stopped after the pilot; --yes goes on")
+        return False
+    answer = await asyncio.to_thread(console.input, "Go on? [y/N] ")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def _exit_code(report: Report, resolved: Resolved, console: Console) -> int:
+    summary = report.summary
+    if report.stopped == "interrupted":
+        return INTERRUPTED
+    if report.stopped is not None:
+        _say(console, f"incomplete: {_WHY.get(report.stopped, report.stopped)}")
+        return INCOMPLETE
+    allowed = resolved.settings.errors_allowed(summary.planned or 0)
+    if summary.errors > allowed:
+        _say(
+            console,
+            f"incomplete: {count(summary.errors, 'rollout')} without a score; allow_errors is {allowed}",
+        )
+        return INCOMPLETE
+    return COMPLETE
+
+
+_WHY = {"budget": "the run's budget is spent", "pilot": "stopped after the pilot"}
+
+
+def _show_command(report: Report) -> str:
+    """The command that shows this run: the newest one is shown by default."""
+    runs = report.path.parent
+    newest = (
+        (runs / "latest").exists()
+        and (runs / "latest").resolve() == report.path.resolve()
+        and runs.name == "runs"
+    )
+    return f"{program()} show" if newest else f"{program()} show --run {report.path}"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(visible(text), soft_wrap=True)

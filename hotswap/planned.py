@@ -1,0 +1,197 @@
+"""A run before it begins: everything resolved and checked, nothing written, no model called.
+
+Loads the tasksets in their worker, selects the tasks, resolves the models and their keys, builds harnesses and
+runtimes, and checks that each pairing can work. All that is wrong is one UsageError. `run.execute` plays it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from hotswap import models
+from hotswap.contracts.harness import Harness
+from hotswap.contracts.model import Upstream
+from hotswap.contracts.options import Part
+from hotswap.contracts.runtime import Runtime
+from hotswap.contracts.task import Task
+from hotswap.errors import UsageError
+from hotswap.limits import Limits
+from hotswap.models import Model
+from hotswap.plan import Cell, cells, pairing_problems, select
+from hotswap.settings import Resolved, Settings
+from hotswap.settings.choices import choose
+from hotswap.trace import CellRecord
+from hotswap.worker import OpenTaskset, Worker
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell with its parts built."""
+
+    cell: Cell
+    harness: Harness
+    runtime: Runtime
+    model: Model
+    sampling: Mapping[str, Any]
+    """What the run sets for the model's answers."""
+
+    @property
+    def record(self) -> CellRecord:
+        """The cell as it stands in a trace."""
+        cell = self.cell
+        return CellRecord(
+            name=cell.name,
+            taskset=cell.taskset.name,
+            harness=cell.harness.name,
+            harness_version=self.harness.version,
+            model=cell.model.ref,
+            runtime=cell.runtime.name,
+            settings={**cell.settings, **({"sampling": dict(self.sampling)} if self.sampling else {})},
+        )
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """All that a run will do."""
+
+    resolved: Resolved
+    cells: tuple[PlannedCell, ...]
+    tasks: Mapping[str, list[Task]]
+    """The selected ones, by the text of the taskset's choice."""
+    tasksets: Mapping[str, OpenTaskset]
+    """By the same."""
+
+    @property
+    def planned(self) -> dict[str, int]:
+        """The number of rollouts by cell."""
+        attempts = self.resolved.settings.attempts
+        return {each.cell.name: attempts * len(self.tasks[each.cell.taskset.text]) for each in self.cells}
+
+    @property
+    def limits(self) -> Limits:
+        limits = self.resolved.settings.limits
+        return Limits(limits.turns, limits.tokens, limits.cost, limits.seconds)
+
+
+@asynccontextmanager
+async def planned(resolved: Resolved, environment: Mapping[str, str]) -> AsyncIterator[PlannedRun]:
+    """Get a run ready to be played, for as long as the block runs. Raises UsageError with all that is wrong."""
+    if not resolved.chosen["taskset"]:
+        raise UsageError("no taskset chosen: name one first, as in `capitals`")
+    async with Worker() as worker:
+        tasksets = await _open(resolved, worker)
+        resolved = _with_model(resolved, tasksets, environment)
+        plan = cells(resolved.chosen)
+        found = _models(resolved, environment)
+        parts = _build(plan)
+        tasks = {
+            text: await select(
+                taskset.tasks(_enough(resolved.settings)), resolved.settings, endless=taskset.info.endless
+            )
+            for text, taskset in tasksets.items()
+        }
+        ready = tuple(
+            PlannedCell(
+                cell,
+                cast(Harness, parts["harness", cell.harness.text]),
+                cast(Runtime, parts["runtime", cell.runtime.text]),
+                found[cell.model.text],
+                resolved.sampling(cell.model),
+            )
+            for cell in plan
+        )
+        _check(resolved, ready, tasks)
+        yield PlannedRun(resolved, ready, tasks, tasksets)
+
+
+async def _open(resolved: Resolved, worker: Worker) -> dict[str, OpenTaskset]:
+    """Open the chosen tasksets, after checking that they have the settings they are given."""
+    choices = resolved.chosen["taskset"]
+    known = {}
+    for choice in choices:
+        assert choice.entry is not None
+        known[choice.name] = [option.name for option in (await worker.describe(choice.entry)).options]
+    resolved.check("taskset", known)
+    opened = {}
+    for choice in choices:
+        assert choice.entry is not None
+        opened[choice.text] = await worker.open(choice.entry, choice.settings)
+    return opened
+
+
+def _with_model(
+    resolved: Resolved, tasksets: Mapping[str, OpenTaskset], environment: Mapping[str, str]
+) -> Resolved:
+    """Choose the demonstration model where every taskset names the same; any other run must name its own."""
+    if resolved.chosen["model"]:
+        return resolved
+    names = {taskset.info.demo_model for taskset in tasksets.values()}
+    name = names.pop() if len(names) == 1 else None
+    if name is None:
+        raise models.none_chosen(environment, resolved.settings.model_tables())
+    chosen = {**resolved.chosen, "model": choose("model", (name,), resolved.layers)}
+    settings = resolved.settings.model_copy(
+        update={"model": resolved.settings.model.model_copy(update={"name": (name,)})}
+    )
+    return replace(resolved, chosen=chosen, settings=settings)
+
+
+def _models(resolved: Resolved, environment: Mapping[str, str]) -> dict[str, Model]:
+    tables = resolved.settings.model_tables()
+    found, problems = {}, []
+    for choice in resolved.chosen["model"]:
+        try:
+            found[choice.text] = models.resolve(choice.ref, tables, environment, choice.settings)
+        except UsageError as error:
+            problems += error.problems
+    if problems:
+        raise UsageError(*problems)
+    return found
+
+
+def _build(plan: tuple[Cell, ...]) -> dict[tuple[str, str], Part]:
+    """Build every harness and runtime once, by kind and text, and ask the runtimes whether this machine has them."""
+    parts, problems = {}, []
+    for choice in {(choice.kind, choice.text): choice for cell in plan for choice in cell.choices}.values():
+        if choice.kind not in ("harness", "runtime"):
+            continue
+        try:
+            part = parts[choice.kind, choice.text] = choice.build()
+            if isinstance(part, Runtime):
+                part.check()
+        except UsageError as error:
+            problems += [f"{choice.kind} {choice.name!r}: {problem}" for problem in error.problems]
+    if problems:
+        raise UsageError(*problems)
+    return parts
+
+
+def _enough(settings: Settings) -> int | None:
+    """How many tasks have to be read; null where all of them may be."""
+    return None if settings.select or settings.exclude or settings.shuffle else settings.tasks
+
+
+def _check(resolved: Resolved, ready: tuple[PlannedCell, ...], tasks: Mapping[str, list[Task]]) -> None:
+    """Refuse what cannot work before anything runs."""
+    problems = []
+    for each in ready:
+        upstream = each.model.upstream
+        wanted = tasks[each.cell.taskset.text]
+        problems += pairing_problems(each.cell, type(each.harness), upstream.dialects, wanted)
+    for name in ("budget", "limits"):
+        if getattr(resolved.settings, name).cost is not None:
+            unpriced = {each.model.name for each in ready if not _is_priced(each.model.upstream)}
+            known = "its price is not known: state it, in [models.NAME] prices, or leave the limit out"
+            problems += [
+                f"{name}.cost cannot be held with model {model!r}: {known}" for model in sorted(unpriced)
+            ]
+    if problems:
+        raise UsageError(*dict.fromkeys(problems))
+
+
+def _is_priced(upstream: Upstream) -> bool:
+    prices = upstream.prices
+    return prices is not None and prices.input is not None and prices.output is not None

@@ -1,0 +1,280 @@
+"""A run, played: a planned run becomes a run directory with traces and tables.
+
+Everything that is started here is ended here: the proxy, the model's server, boxes, programs. What is finished is on
+disk before the next rollout begins, so a run that is ended in whatever way has lost nothing but what was in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import resource
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import hotswap
+from hotswap import provision
+from hotswap.contracts.model import Say, Upstream
+from hotswap.contracts.runtime import Gate
+from hotswap.errors import StoreError
+from hotswap.limits import Budget, WindDown
+from hotswap.masking import Masker
+from hotswap.metrics import Summary, tabulate
+from hotswap.plan import rollouts
+from hotswap.planned import PlannedCell, PlannedRun
+from hotswap.processes import guard
+from hotswap.progress import Progress
+from hotswap.provision import Program
+from hotswap.proxy.server import Proxy
+from hotswap.proxy.session import Session, SessionRequest
+from hotswap.proxy.upstream import CallPolicy
+from hotswap.rollout import Lineup, Rollout, play
+from hotswap.scheduler import Scheduler
+from hotswap.scoring import Scores
+from hotswap.store import RunDirectory, RunInfo, RunWriter, new_id, new_name, point_latest
+from hotswap.trace import Trace
+
+
+@dataclass
+class Watch:
+    """How a person follows a run, and ends it early."""
+
+    say: Say = print
+    progress: Progress = field(default_factory=Progress)
+    winding_down: WindDown = field(default_factory=WindDown)
+    pilot: int | None = None
+    """Play this many tasks first, and go on only if `approve` says so."""
+    approve: Callable[[Progress], Awaitable[bool]] | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run came to."""
+
+    path: Path
+    summary: Summary
+    stopped: str | None
+    """Why it ended before its work was done: `budget`, `interrupted`, `pilot`, or what could not be written."""
+
+
+async def execute(run: PlannedRun, watch: Watch, command: Sequence[str] = ()) -> Report:
+    """Play a planned run. Raises UsageError where it cannot begin; once it has begun, there is a report."""
+    guard()
+    _allow_many_files()
+    watch.progress.planned = sum(run.planned.values())
+    async with AsyncExitStack() as stack:
+        upstreams = {
+            model.name: await stack.enter_async_context(model.serve(watch.say))
+            for model in {each.cell.model.text: each.model for each in run.cells}.values()
+        }
+        lineups = {each.cell.name: await _line_up(each, run, watch.say) for each in run.cells}
+        proxy = await stack.enter_async_context(Proxy())
+        writer = stack.enter_context(_directory(run, upstreams, command))
+        stage = Stage(run, watch, proxy, writer, lineups, upstreams)
+        stopped = await stage.play_all()
+        summary = tabulate(writer.results(), run.planned)
+        try:
+            writer.conclude(summary.files())
+        except StoreError as error:
+            stopped = stopped or str(error)
+        return Report(writer.path, summary, stopped)
+
+
+class Stage:
+    """The services of every rollout of a run, in this process."""
+
+    def __init__(
+        self,
+        run: PlannedRun,
+        watch: Watch,
+        proxy: Proxy,
+        writer: RunWriter,
+        lineups: Mapping[str, Lineup],
+        upstreams: Mapping[str, Upstream],
+    ) -> None:
+        settings = run.resolved.settings
+        self.gate: Gate = proxy.gate
+        self.winding_down = watch.winding_down
+        self.starting = asyncio.Semaphore(max(2, os.cpu_count() or 1))
+        self._run = run
+        self._watch = watch
+        self._proxy = proxy
+        self._writer = writer
+        self._lineups = lineups
+        self._cells = {each.cell.name: each for each in run.cells}
+        self._upstreams = upstreams
+        self._calls = CallPolicy(settings.calls.retries, settings.calls.timeout_s)
+        budget = settings.budget
+        self._budget = Budget(budget.cost, budget.tokens, budget.seconds)
+
+    def lineup(self, cell: str) -> Lineup:
+        return self._lineups[cell]
+
+    def session(self, rollout: Rollout) -> Session:
+        each = self._cells[rollout.cell]
+        request = SessionRequest(
+            rollout=rollout.id,
+            upstream=self._upstreams[each.model.name],
+            sampling=each.sampling,
+            limits=self._run.limits,
+            budget=self._budget,
+            calls=self._calls,
+        )
+        return self._proxy.open(request)
+
+    async def score(self, rollout: Rollout, trace: Trace) -> Scores:
+        taskset = self._cells[rollout.cell].cell.taskset
+        return await self._run.tasksets[taskset.text].score(rollout.task, trace)
+
+    def logs(self, rollout: Rollout) -> Path:
+        return self._writer.logs(rollout.id)
+
+    async def play_all(self) -> str | None:
+        """Play every rollout. Get why the run ended early, or null."""
+        settings, watch = self._run.resolved.settings, self._watch
+        scheduler = Scheduler(
+            play=lambda rollout: play(rollout, self),
+            started=self._started,
+            tried=self._tried,
+            finished=self._finished,
+            concurrency=settings.concurrency,
+            retries=settings.retries,
+            budget=self._budget,
+            winding_down=watch.winding_down,
+        )
+        stop = None
+        async with _ended_after(settings.budget.seconds, watch.winding_down):
+            try:
+                stop = await self._play_with_pilot(scheduler)
+            except* StoreError as errors:
+                stop = str(next(_leaves(errors)))
+        if stop or watch.progress.done == watch.progress.planned:
+            return stop
+        return watch.winding_down.reason or self._budget.over()
+
+    async def _play_with_pilot(self, scheduler: Scheduler) -> str | None:
+        everything = self._rollouts()
+        if self._watch.pilot is None or self._watch.approve is None:
+            await scheduler.run(everything)
+            return None
+        first, rest = self._split(everything, self._watch.pilot)
+        await scheduler.run(iter(first))
+        over = self._watch.winding_down.reason or self._budget.over()
+        if over or not rest or not await self._watch.approve(self._watch.progress):
+            return None if over or not rest else "pilot"
+        await scheduler.run(iter(rest))
+        return None
+
+    def _split(self, everything: Iterator[Rollout], tasks: int) -> tuple[list[Rollout], list[Rollout]]:
+        """Get the first attempts at the first tasks of every taskset, and the rest."""
+        pilots = {task.id for selected in self._run.tasks.values() for task in selected[:tasks]}
+        first: list[Rollout] = []
+        rest: list[Rollout] = []
+        for rollout in everything:
+            (first if rollout.attempt == 0 and rollout.task.id in pilots else rest).append(rollout)
+        return first, rest
+
+    def _rollouts(self) -> Iterator[Rollout]:
+        plan = [each.cell for each in self._run.cells]
+        for cell, task, attempt in rollouts(plan, self._run.tasks, self._run.resolved.settings.attempts):
+            yield Rollout(new_id(), self._writer.name, cell.name, task, attempt)
+
+    def _started(self, rollout: Rollout) -> None:
+        self._watch.progress.start(rollout)
+        self._writer.journal({"event": "started", **_names(rollout)})
+
+    def _tried(self, rollout: Rollout, trace: Trace) -> None:
+        self._watch.progress.retry(rollout, trace)
+        error = trace.error
+        blame = {"blame": error.blame, "type": error.type} if error else None
+        self._writer.journal(
+            {"event": "tried", **_names(rollout), "error": blame, "cost_usd": trace.cost_usd}
+        )
+
+    def _finished(self, rollout: Rollout, trace: Trace) -> None:
+        self._writer.append(trace)
+        self._watch.progress.finish(rollout, trace)
+
+
+async def _line_up(each: PlannedCell, run: PlannedRun, say: Say) -> Lineup:
+    install = each.harness.install()
+    program = await provision.script(install.script, say) if install.script else Program()
+    return Lineup(each.record, each.harness, each.runtime, program, run.limits)
+
+
+def _directory(run: PlannedRun, upstreams: Mapping[str, Upstream], command: Sequence[str]) -> RunWriter:
+    settings = run.resolved.settings
+    name = new_name(run.resolved.chosen["taskset"][0].name)
+    path = settings.output or settings.runs / name
+    keys = {f"key of {model}": upstream.key for model, upstream in upstreams.items() if upstream.key}
+    info = RunInfo(
+        settings.output.name if settings.output else name, run.resolved.to_toml(), _info(run, command)
+    )
+    writer = RunDirectory.create(path, info, Masker(keys))
+    if settings.output is None:
+        point_latest(settings.runs, path)
+    return writer
+
+
+def _info(run: PlannedRun, command: Sequence[str]) -> dict[str, Any]:
+    """What run.json says of a run."""
+    return {
+        "command": list(command),
+        "cells": [
+            {"name": each.cell.name, "planned": run.planned[each.cell.name], **each.cell.settings}
+            for each in run.cells
+        ],
+        "tasks": {text: {task.id: task.hash for task in tasks} for text, tasks in run.tasks.items()},
+        "attempts": run.resolved.settings.attempts,
+        "versions": {
+            "hotswap": hotswap.__version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+        },
+        "git": _git_commit(),
+    }
+
+
+def _git_commit() -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _names(rollout: Rollout) -> dict[str, Any]:
+    return {"id": rollout.id, "cell": rollout.cell, "task": rollout.task.id, "attempt": rollout.attempt}
+
+
+@asynccontextmanager
+async def _ended_after(seconds: float | None, winding_down: WindDown) -> AsyncIterator[None]:
+    timer = asyncio.get_running_loop().call_later(seconds, winding_down.begin, "budget") if seconds else None
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
+    return chain.from_iterable(
+        _leaves(error) if isinstance(error, BaseExceptionGroup) else (error,) for error in group.exceptions
+    )
+
+
+def _allow_many_files() -> None:
+    """Raise the limit of open files as far as it goes: each rollout takes several."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 1 << 16 if hard == resource.RLIM_INFINITY else min(hard, 1 << 16)
+    if soft < wanted and sys.platform != "darwin":
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
