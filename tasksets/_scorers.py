@@ -50,7 +50,9 @@ def _exact(answer: str, expected: Any, options: Options) -> Score:
     """The whole answer is the expected text; space around it does not count."""
     wanted = [_even(text, options) for text in _accepted(expected)]
     right = _even(answer, options) in wanted
-    return Score(right, None if right else "the answer is not the expected text", answer[:SHOWN], expected)
+    return Score(
+        float(right), None if right else "the answer is not the expected text", answer[:SHOWN], expected
+    )
 
 
 def _contains(answer: str, expected: Any, options: Options) -> Score:
@@ -58,28 +60,28 @@ def _contains(answer: str, expected: Any, options: Options) -> Score:
     for text in _accepted(expected):
         whole = rf"(?<!\w)(?<![0-9][.,]){re.escape(_even(text, options))}(?!\w)(?![.,][0-9])"
         if _even(text, options) and re.search(whole, _even(answer, options)):
-            return Score(True, None, text, expected)
-    return Score(False, "the expected text is not in the answer", None, expected)
+            return Score(1.0, None, text, expected)
+    return Score(0.0, "the expected text is not in the answer", None, expected)
 
 
 def _last_number(answer: str, expected: Any, options: Options) -> Score:  # noqa: ARG001
     """The last number of the answer equals the expected one."""
     found = last_number(answer)
     if found is None:
-        return Score(False, "no number in the answer", None, expected)
+        return Score(0.0, "no number in the answer", None, expected)
     right = any(
         wanted is not None and wanted.value == found.value for wanted in map(number_of, _listed(expected))
     )
-    return Score(right, None if right else "the last number is another one", found.text, expected)
+    return Score(float(right), None if right else "the last number is another one", found.text, expected)
 
 
 def _choice(answer: str, expected: Any, options: Options) -> Score:  # noqa: ARG001
     """The letter that the answer chooses is the expected one."""
     letter = chosen_letter(answer)
     if letter is None:
-        return Score(False, "no single letter is chosen", None, expected)
+        return Score(0.0, "no single letter is chosen", None, expected)
     right = letter in [_letter(value) for value in _listed(expected)]
-    return Score(right, None if right else "another letter is chosen", letter, expected)
+    return Score(float(right), None if right else "another letter is chosen", letter, expected)
 
 
 def _regex(answer: str, expected: Any, options: Options) -> Score:
@@ -87,14 +89,14 @@ def _regex(answer: str, expected: Any, options: Options) -> Score:
     pattern = options.pattern if options.pattern is not None else as_text(expected)
     found = list(re.finditer(pattern, answer, _flags(options)))
     if not found:
-        return Score(False, f"no match of {pattern!r}", None, expected)
+        return Score(0.0, f"no match of {pattern!r}", None, expected)
     text = found[-1][1] if found[-1].re.groups else found[-1][0]
     if expected is None or options.pattern is None:
-        return Score(True, None, text, expected)
+        return Score(1.0, None, text, expected)
     right = text is not None and _even(text, options) in [
         _even(wanted, options) for wanted in _accepted(expected)
     ]
-    return Score(right, None if right else "the matched text is not the expected one", text, expected)
+    return Score(float(right), None if right else "the matched text is not the expected one", text, expected)
 
 
 def _json(answer: str, expected: Any, options: Options) -> Score:  # noqa: ARG001
@@ -103,9 +105,9 @@ def _json(answer: str, expected: Any, options: Options) -> Score:  # noqa: ARG00
         wanted = parse_json(expected) if isinstance(expected, str) else expected
         value = _find_json(answer)
     except RowError as error:
-        return Score(False, str(error), answer[:SHOWN], expected)
+        return Score(0.0, str(error), answer[:SHOWN], expected)
     right = _same_json(value, wanted)
-    return Score(right, None if right else "another JSON value", value, wanted)
+    return Score(float(right), None if right else "another JSON value", value, wanted)
 
 
 def chosen_letter(answer: str) -> str | None:
@@ -214,7 +216,7 @@ def score(name: str, answer: str | None, expected: Any, options: Options | None 
     """Score what a model said with a scorer by its name; no answer is 0."""
     text = said(answer)
     if not text:
-        return Score(False, "no answer", None, expected)
+        return Score(0.0, "no answer", None, expected)
     return SCORERS[name].score(text, expected, options or Options())
 
 

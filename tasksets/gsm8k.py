@@ -53,7 +53,7 @@ class Gsm8k(Taskset):
     def _from_hub(self) -> Iterator[Row]:
         """Rows of the data set, which is fetched once and then mapped from the hub's cache on this disk."""
         try:
-            from datasets import load_dataset
+            from datasets import load_dataset  # type: ignore[import-untyped]
 
             rows = load_dataset(HUB, "main", split=self.split, revision=self.revision)
         except Exception as error:
