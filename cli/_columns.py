@@ -5,9 +5,12 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 NARROW = 24
 """Characters below which the last column is no longer put beside the others."""
+WHOLE: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
+"""A name or an address that is longer than a line is not cut: it is there to be copied."""
 
 
 def columns(rows: Iterable[Sequence[str]], indent: int = 0, width: int | None = None) -> str:
@@ -25,15 +28,16 @@ def wrapped(text: str, indent: int = 0, width: int | None = None) -> str:
     """Get text as lines that fit."""
     width = max(width or shutil.get_terminal_size().columns, indent + 8)
     space = " " * indent
-    return textwrap.fill(text, width, initial_indent=space, subsequent_indent=space, break_on_hyphens=False)
+    return textwrap.fill(text, width, initial_indent=space, subsequent_indent=space, **WHOLE)
 
 
 def _row(row: list[str], widths: list[int], indent: int, before: int, width: int) -> str:
     *first, last = row
     cells = [f"{cell:{size}}" for cell, size in zip(first, widths, strict=True)]
     head = " " * indent + "  ".join(cells)
-    if not last:
+    if not last and len(head.rstrip()) <= width:
         return head.rstrip()
     if width - before >= NARROW or not first:
         return f"{head}  {wrapped(last, before, width).lstrip()}" if first else wrapped(last, indent, width)
-    return f"{wrapped('  '.join(first), indent, width)}\n{wrapped(last, indent + 4, width)}"
+    above = wrapped("  ".join(first), indent, width)
+    return f"{above}\n{wrapped(last, indent + 4, width)}" if last else above

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from hotswap import registry
 from hotswap.cli._columns import columns, wrapped
+from hotswap.cli._complete import Item
 from hotswap.cli._say import count, program, visible
 from hotswap.errors import UsageError
 from hotswap.registry import Entry, Kind
@@ -20,27 +19,67 @@ PARTS: dict[str, Kind] = {"tasksets": "taskset", "harnesses": "harness", "runtim
 WHAT = (*PARTS, "models", "runs")
 
 
-def command(
-    what: Annotated[str | None, typer.Argument(metavar="|".join(WHAT), help="What to list.")] = None,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One, with its settings.")] = None,
-    runs: Annotated[
-        Path | None, typer.Option("--runs", help="The folder of the runs.", show_default="runs")
-    ] = None,
-) -> None:
+USAGE = """\
+List tasksets, harnesses, runtimes, models or runs; with a name, that part's settings.
+
+  {eval} list [tasksets|harnesses|runtimes|models|runs]
+  {eval} list harnesses loop
+
+  --runs FOLDER  The folder of the runs. [runs]
+"""
+
+
+def main(words: Sequence[str]) -> int:
     """List tasksets, harnesses, runtimes, models or runs; with a name, that part's settings."""
-    if what is None:
-        for plural in PARTS:
-            typer.echo(f"{plural}:\n{_parts(PARTS[plural], indent=2)}\n")
-        typer.echo(f"More: {program()} list models, {program()} list runs, {program()} list harnesses loop")
-        return
-    plural = _plural(what)
-    if name is not None:
-        typer.echo(_one(plural, name))
+    if "--help" in words or "-h" in words:
+        print(USAGE.format(eval=program()), end="")
+        return 0
+    asked, runs = _read(words)
+    if not asked:
+        for plural, kind in PARTS.items():
+            print(f"{plural}:\n{_parts(kind, indent=2)}\n")
+        print(f"More: {program()} list models, {program()} list runs, {program()} list harnesses loop")
+        return 0
+    plural = _plural(asked[0])
+    if len(asked) > 1:
+        print(_one(plural, asked[1]))
     elif plural in PARTS:
-        typer.echo(_parts(PARTS[plural]))
+        print(_parts(PARTS[plural]))
     else:
-        lists: dict[str, Callable[[], str]] = {"models": _models, "runs": lambda: _runs(runs)}
-        typer.echo(lists[plural]())
+        print(_models() if plural == "models" else _runs(runs))
+    return 0
+
+
+def complete(words: Sequence[str], incomplete: str) -> list[Item]:
+    """Get what could stand in the place of the incomplete word."""
+    if words and words[0] in PARTS:
+        return [
+            Item(entry.name, entry.summary)
+            for entry in registry.entries(PARTS[words[0]]).values()
+            if entry.name.startswith(incomplete)
+        ]
+    return [Item(plural) for plural in WHAT if plural.startswith(incomplete)]
+
+
+def _read(words: Sequence[str]) -> tuple[list[str], Path | None]:
+    """Read what is asked for, and the folder of the runs."""
+    asked: list[str] = []
+    runs = None
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if option == "--runs":
+            value = value if equals else next(rest, "")
+            if not value:
+                raise UsageError("--runs needs a value: --runs FOLDER")
+            runs = Path(value)
+        elif word.startswith("-"):
+            raise UsageError(f"no option {word!r}: {program()} list WHAT [NAME] [--runs FOLDER]")
+        else:
+            asked.append(word)
+    if len(asked) > 2:
+        raise UsageError(f"one word too many, {asked[2]!r}: {program()} list WHAT [NAME]")
+    return asked, runs
 
 
 def _plural(word: str) -> str:

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import typer
-from typer.core import TyperCommand
-
-from hotswap.cli import _flags
+from hotswap.cli._complete import complete as complete
+from hotswap.cli._flags import parse
 
 
-class COMMAND(TyperCommand):
-    """A command whose options are the settings: it hands over its words as they were typed."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        ctx.args = [*args]
-        return []
-
-    def shell_complete(self, ctx: typer.Context, incomplete: str) -> list[Any]:  # type: ignore[override]
-        from hotswap.cli._complete import complete
-
-        return complete(ctx.args, incomplete)
-
-
-def command(ctx: typer.Context) -> int:
+def main(words: Sequence[str]) -> int:
     """Play a taskset's tasks and print the tables. The default: `run` may be left out."""
-    line = _flags.parse(ctx.args)
+    line = parse(words)
     if line.help:
         from hotswap.cli._help import run_help
 
-        typer.echo(run_help(line))
+        print(run_help(line))
         return 0
     from hotswap.settings import resolve
 

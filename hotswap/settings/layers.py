@@ -135,12 +135,21 @@ def read_file(name: LayerName, path: Path, shown: str) -> Layer:
         line = path.read_bytes()[: error.start].count(b"\n") + 1
         raise UsageError(f"{shown}:{line}: not UTF-8") from error
     except tomllib.TOMLDecodeError as error:
-        line_found = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        place = f"{shown}:{line_found[1]}" if line_found else shown
-        raise UsageError(f"{place}: not TOML: {re.sub(r' *[(]at .*[)]$', '', str(error))}") from error
+        raise UsageError(f"{shown}{_toml_problem(str(error), text)}") from error
     lines = _lines(text)
     given = [_place(Given(key, value, shown), lines) for key, value in _leaves((), table)]
     return Layer(name, _once(given))
+
+
+def _toml_problem(said: str, text: str) -> str:
+    """Say what is wrong with a file that is no TOML: its line, and a hint for the likeliest mistake."""
+    line = re.search(r"\(at line (\d+), column \d+\)", said)
+    reason = re.sub(r" *[(]at .*[)]$", "", said)
+    hint = ""
+    for kind in SELECTORS:
+        if re.search(rf"^{kind}\s*=", text, re.M) and re.search(rf"^\[{kind}[.\]]", text, re.M):
+            hint = f". Beside a table [{kind}...], write [{kind}] name = ... and not {kind} = ..."
+    return f"{f':{line[1]}' if line else ''}: not TOML: {reason}{hint}"
 
 
 def read_environment(environment: Mapping[str, str]) -> Layer:

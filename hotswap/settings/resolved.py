@@ -248,3 +248,16 @@ def _values(at: Key, section: BaseModel) -> Iterator[tuple[Key, Any]]:
                 yield from _values((*key, table), item)
         else:
             yield key, value
+
+
+def setting_names() -> Iterator[tuple[str, str]]:
+    """Yield the dotted name and the sentence of every setting that is not a part's."""
+    yield from _names((), Settings)
+
+
+def _names(at: Key, section: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    for name, field in section.model_fields.items():
+        if _is_section(field.annotation) and name not in SELECTORS:
+            yield from _names((*at, name), field.annotation)  # type: ignore[arg-type]
+        elif name != "models":
+            yield dotted((*at, name)), field.description or ""

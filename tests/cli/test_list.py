@@ -1,0 +1,86 @@
+"""`eval list` says what can be named, and what each takes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hotswap.cli._columns import columns
+from hotswap.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def empty_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOTSWAP_USER_FILE", "")
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["list", *words]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("what", "name"), [("tasksets", "gsm8k"), ("harness", "loop"), ("runtimes", "local")]
+)
+def test_parts_are_listed_with_origin_and_summary(
+    what: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (line,) = (line for line in said(capsys, what).splitlines() if line.startswith(f"{name} "))
+    assert "built-in" in line
+
+
+def test_a_part_is_shown_with_its_settings_their_sentences_types_and_defaults(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = " ".join(said(capsys, "harnesses", "loop").split())
+    assert "tools = none Tools that the model may call" in out
+    assert "max_turns = 100" in out
+    assert "(a whole number)" in out
+    assert "[harness.loop]" in out
+
+
+def test_a_taskset_is_asked_through_its_worker(empty_desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (empty_desk / "quiz.py").write_text(
+        "from hotswap import Taskset\n"
+        "class Quiz(Taskset):\n    '''Mine.'''\n    size: int\n    '''How large.'''\n"
+    )
+    out = " ".join(said(capsys, "tasksets", "./quiz.py").split())
+    assert "taskset quiz (file ./quiz.py) Mine." in out
+    assert "size = required How large. (a whole number)" in out
+
+
+def test_models_say_whether_their_key_is_there_and_never_what_it_is(
+    empty_desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-value")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    (empty_desk / "eval.toml").write_text('[models.mine]\nurl = "http://127.0.0.1:8000/v1"\n')
+    out = said(capsys, "models")
+    assert "OPENAI_API_KEY is set" in out
+    assert "ANTHROPIC_API_KEY is not set" in out
+    assert "-m mine" in out
+    assert "sk-very" not in out
+
+
+def test_where_there_is_no_run_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "runs").strip() == "no runs in runs yet"
+
+
+def test_a_run_without_rollouts_is_listed(empty_desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = empty_desk / "runs" / "gsm8k--1"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text(json.dumps({"schema": 1, "name": "gsm8k--1"}))
+    out = said(capsys, "runs")
+    assert out.startswith("gsm8k--1  0 rollouts")
+
+
+@pytest.mark.parametrize("width", [1, 20, 40, 60, 100, 200])
+def test_columns_fit_any_width_and_lose_no_word(width: int) -> None:
+    rows = [("gsm8k", "built-in", "Grade-school maths: 1,319 word problems."), ("x", "a package 1.0", "")]
+    text = columns(rows, indent=2, width=width)
+    assert text.split() == [word for row in rows for cell in row for word in cell.split()]
+    longest = len("      Grade-school")
+    assert all(len(line) <= max(width, longest) for line in text.splitlines())

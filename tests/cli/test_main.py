@@ -1,0 +1,194 @@
+"""The command as a person types it: help, mistakes, exit codes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hotswap.cli.main import main
+
+HELP = ("capitals", "-m openai/gpt-5-mini", "--dry-run", "list", "run", "show")
+
+
+@pytest.fixture(autouse=True)
+def empty_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory without settings, and no settings around it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOTSWAP_USER_FILE", "")
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+def start(*words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Run the command as a process of its own."""
+    program = Path(sys.executable).parent / "hotswap"
+    return subprocess.run(
+        [program, *words], capture_output=True, env={**os.environ, **environment}, check=False
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["--help"]])
+def test_help_teaches_by_examples(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in HELP)
+    assert "Traceback" not in out
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("hotswap ")
+
+
+def test_run_help_has_every_setting_with_its_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    from hotswap.settings.resolved import setting_names
+
+    assert main(["run", "--help"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for name, sentence in setting_names():
+        assert f"--{name.replace('_', '-')}" in out
+        assert sentence in out
+    assert "no security boundary" in out
+
+
+def test_help_beside_parts_shows_their_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gsm8k", "-H", "loop,tools=bash", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "--taskset.gsm8k.path" in out
+    assert "--harness.loop.tools" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gsm8k", "-H", "lop"], "eval: no harness 'lop'. Did you mean 'loop'? Known: "),
+        (["gsm8k", "--modle", "x"], "eval: flag --modle: no setting 'modle'. Did you mean 'model'?"),
+        (["gsm8k", "-n", "-1"], "eval: flag -n: tasks = -1: must be at least 1; leave -n out for all tasks"),
+        (["gsm8k", "-k", "0"], "eval: flag -k: attempts = 0: must be at least 1"),
+        (["gsm8k", "-r", "3"], "did you mean -k 3"),
+        (["gsm8k", "-n", "1", "-n", "2"], "tasks is given more than once: 1 and 2"),
+        (["gsm8k", "-f", "missing.toml"], "eval: no settings file 'missing.toml'"),
+        (["gsm8k", "-x"], "eval: no option '-x'"),
+        (["lst"], "or the command? hotswap list"),
+        (["show", "--bogus"], "eval: No such option: --bogus"),
+        (["list", "tasksetz"], "Did you mean 'tasksets'?"),
+        (["run"], "name"),
+    ],
+)
+def test_a_mistake_is_a_line_that_says_what_would_be_right(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+    assert all(line.startswith("eval: ") for line in captured.err.splitlines())
+
+
+def test_a_command_name_is_reserved_and_its_file_is_reached_by_its_path(
+    empty_desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (empty_desk / "list.py").write_text("from hotswap import Taskset\nclass L(Taskset):\n    '''Mine.'''\n")
+    assert main(["list", "tasksets"]) == 0
+    assert "Mine." not in capsys.readouterr().out
+    assert main(["./list.py", "--help"]) == 0
+    assert "taskset list: Mine." in capsys.readouterr().out
+
+
+def test_a_taskset_alone_and_the_command_run_are_one(capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for words in (
+        ["gsm8k", "-m", "nothing/x"],
+        ["run", "gsm8k", "-m", "nothing/x"],
+        ["-m", "nothing/x", "gsm8k"],
+    ):
+        assert main(words) == 2
+        said.append(capsys.readouterr().err)
+    assert said[0] == said[1] == said[2]
+    assert "no model 'nothing/x'" in said[0]
+
+
+def test_a_dry_run_shows_values_with_origins_cells_and_rollouts(
+    empty_desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (empty_desk / "eval.toml").write_text("[sampling]\ntemperature = 0.0\n")
+    words = [
+        "reverse_text",
+        "-m",
+        "a@http://127.0.0.1:9/v1",
+        "-n",
+        "5",
+        "-k",
+        "2",
+        "--harness.loop.tools",
+        "bash",
+    ]
+    assert main([*words, "--dry-run"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    for wanted in (
+        "tasks = 5 flag -n",
+        "sampling.temperature = 0.0 eval.toml:2",
+        "harness.loop.tools = bash flag --harness.loop.tools",
+        "concurrency = 16 default",
+        "reverse_text/loop/a@127.0.0.1:9:v1/local 5 tasks",
+        "10 rollouts: 1 cell, 2 attempts each. No model was called.",
+    ):
+        assert wanted in lines
+    assert list(empty_desk.iterdir()) == [empty_desk / "eval.toml"]
+
+
+def test_without_a_terminal_there_are_plain_lines_in_any_locale() -> None:
+    for environment in ({"LANG": "C", "PYTHONIOENCODING": "cp1252"}, {"TERM": "dumb"}, {"COLUMNS": "20"}):
+        for words in (["--help"], ["list"], ["gsm8k", "-H", "l\u00f6p\u4e2d"]):
+            done = start(*words, **environment)
+            assert done.returncode in (0, 2)
+            assert b"Traceback" not in done.stderr
+            assert b"\x1b" not in done.stdout + done.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_crash() -> None:
+    program = Path(sys.executable).parent / "hotswap"
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"'{program}' run --help | head -1"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("Play a taskset's tasks")
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def completed(*words: str) -> list[str]:
+    """What a shell is offered after these words, the last one incomplete."""
+    done = start(
+        _HOTSWAP_COMPLETE="complete_bash",
+        COMP_WORDS=" ".join(("hotswap", *words)),
+        COMP_CWORD=str(len(words)),
+    )
+    return done.stdout.decode().split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["li"], "list"),
+        (["run", "gs"], "gsm8k"),
+        (["gs"], "gsm8k"),
+        (["run", "gsm8k", "-H", "lo"], "loop"),
+        (["run", "gsm8k", "--limits.tu"], "--limits.turns"),
+        (["gsm8k", "-r", "lo"], "local"),
+    ],
+)
+def test_the_shell_completes_commands_parts_and_settings(words: list[str], offered: str) -> None:
+    assert offered in completed(*words)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["list"], ["list", "harnesses"]])
+def test_a_look_at_what_there_is_loads_nothing_heavy(words: list[str]) -> None:
+    code = f"import sys; from hotswap.cli.main import main; main({words!r}); print(*sys.modules, file=sys.stderr)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stderr.split()
+    heavy = {"pydantic", "pydantic_settings", "aiohttp", "asyncio", "rich", "datasets", "genai_prices"}
+    assert not {name.split(".")[0] for name in loaded} & heavy
