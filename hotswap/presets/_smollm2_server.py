@@ -22,6 +22,8 @@ from urllib.parse import urlsplit
 
 PROMPT_THREADS = 2
 """Reading a prompt gains by a second core; decoding does not, and would keep it from everyone else."""
+ANSWER_SHARE = 4
+"""An answer is cut at this part of the context where a call sets no limit: small models repeat themselves."""
 CONNECTIONS = 64
 """Calls that are listened to at one time: the server has a thread for each, and they wait for the slot."""
 
@@ -59,6 +61,7 @@ def parameters(library: Any, given: argparse.Namespace, key: str) -> Any:
     chosen.model.path = given.weights
     chosen.model_alias = {"smollm2"}
     chosen.n_ctx = given.context
+    chosen.n_predict = given.context // ANSWER_SHARE
     chosen.n_parallel = 1
     chosen.cpuparams.n_threads = 1
     chosen.cpuparams_batch.n_threads = min(PROMPT_THREADS, os.cpu_count() or 1)

@@ -76,7 +76,11 @@ LOG, LAST_LINES = 1 << 16, 12
 
 
 class SmolLM2(Preset):
-    """A small model on this machine: `-m smollm2`, without a key. `context` may be up to 8,192 tokens."""
+    """A small model on this machine: `-m smollm2`, without a key.
+
+    Its context is 2,048 tokens, or up to 8,192 where set; an answer is cut at a quarter of that where nobody sets
+    `max_tokens`, since it is prone to repeat itself for ever. Temperature 0, unless set.
+    """
 
     single: ClassVar[bool] = True
     dialects: ClassVar[tuple[str, ...]] = ("chat", "responses", "messages")

@@ -153,6 +153,21 @@ def test_its_context_is_what_was_asked_for() -> None:
     serving(body, context=512)
 
 
+@pytest.mark.usefixtures("site")
+def test_an_answer_is_cut_at_a_quarter_of_the_context_unless_a_call_says_otherwise() -> None:
+    async def body(upstream: Upstream, session: aiohttp.ClientSession) -> None:
+        endless = {"messages": PERU["messages"], "ignore_eos": True}
+        for limit, tokens in (({}, 64), ({"max_tokens": 80}, 80)):
+            async with session.post(
+                f"{upstream.url}/chat/completions", json={**endless, **limit}
+            ) as response:
+                answer = await response.json()
+            assert answer["choices"][0]["finish_reason"] == "length"
+            assert answer["usage"]["completion_tokens"] == tokens
+
+    serving(body, context=256)
+
+
 def test_more_context_than_it_was_trained_for_is_refused() -> None:
     assert "at most 8192" in refusal(context=8193)
 
