@@ -37,7 +37,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from hotswap import records
-from hotswap._worker_tasks import Reading, explained
+from hotswap._worker_tasks import Reading, explained, told
 from hotswap._worker_tasksets import Opened, build, describe
 from hotswap.contracts.task import Task
 from hotswap.contracts.taskset import ScoringMethod
@@ -54,6 +54,11 @@ LEAVE_S = 1.0
 """A worker whose eval is gone ends after this long, whatever its taskset is doing."""
 TIME_IS_UP = signal.SIGXCPU
 """Sent by the eval process when the running function may be over its time limit."""
+
+PR_CAPBSET_DROP = 24
+READING_OTHERS = (16, 17, 19, 21, 38, 39, 40)
+"""Linux's numbers of CAP_SYS_MODULE, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, PERFMON, BPF and CHECKPOINT_RESTORE.
+"""
 
 
 class TimeLimit(BaseException):
@@ -180,7 +185,8 @@ class Child:
                 self._channel.send({"id": call, "at": frame["op"]})
                 self._channel.send({"id": call, "ok": self._do(frame)})
         except UsageError as error:
-            self._channel.send({"id": call, "problems": error.problems, "detail": error.detail})
+            detail = error.detail or told(error.__cause__)
+            self._channel.send({"id": call, "problems": error.problems, "detail": detail})
         except (Exception, SystemExit) as error:  # noqa: BLE001  (a taskset's code may raise anything)
             failure = explained(f"taskset {frame['taskset']['entry']['name']!r} failed", error)
             self._channel.send({"id": call, "problems": failure.problems, "detail": failure.detail})
@@ -279,23 +285,24 @@ class Child:
 
 
 def give_up_tracing() -> None:
-    """As root, give up the right to read the memory and environment of any process (CAP_SYS_PTRACE).
+    """As root, give up what lets a process read the memory and environment of any other.
 
-    The eval process, which holds the keys, shields itself from processes of the same user; for root that
-    shield holds only without this capability. Elsewhere there is nothing to give up.
+    The eval process, which holds the keys, is shielded from processes of the same user; against root the
+    shield holds only where root is without these capabilities. Elsewhere there is nothing to give up.
     """
     if sys.platform != "linux" or os.geteuid() != 0:
         return
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
-    drop_from_bounding_set, ptrace = 24, 19
-    libc.prctl(drop_from_bounding_set, ptrace, 0, 0, 0)
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice 32 capabilities
-    if libc.capget(header, sets) == 0:
-        for index in range(3):
-            sets[index] &= ~(1 << ptrace) & 0xFFFFFFFF
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3, this process
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; the same for capabilities from 32 on
+    known = libc.capget(header, sets) == 0
+    for capability in READING_OTHERS:
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # so that what it starts does not get them back
+        for kind in range(3):
+            sets[kind + 3 * (capability // 32)] &= ~(1 << capability % 32) & 0xFFFFFFFF
+    if known:
         libc.capset(header, sets)
 
 

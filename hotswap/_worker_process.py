@@ -12,7 +12,7 @@ import signal
 import site
 import socket
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -208,6 +208,8 @@ class _Log:
             self._file = None
 
 
-async def _within(seconds: float, wait: Any) -> None:
+async def _within(seconds: float, wait: Awaitable[object]) -> None:
+    """Wait, but not longer. (Not asyncio.wait_for, which in Python 3.11 may lose a cancellation.)"""
     with suppress(TimeoutError):
-        await asyncio.wait_for(wait, seconds)
+        async with asyncio.timeout(seconds):
+            await wait

@@ -137,5 +137,12 @@ def explained(what: str, error: BaseException) -> UsageError:
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     cause = f"{type(error).__name__}: {error}".removesuffix(": ")
     explanation = UsageError(f"{what}: {cause}{place}")
-    explanation.detail = "".join(traceback.format_exception(error))[-DETAIL_LIMIT:]
+    explanation.detail = told(error)
     return explanation
+
+
+def told(error: BaseException | None) -> str | None:
+    """Get the end of an error's traceback; null for what is no error of somebody's code."""
+    if error is None or isinstance(error, UsageError):
+        return None
+    return "".join(traceback.format_exception(error))[-DETAIL_LIMIT:]

@@ -33,6 +33,8 @@ from hotswap.trace import Trace
 
 BATCH = 256
 """Tasks that are asked for at once, at most."""
+AHEAD = 16
+"""Where nobody said how many are wanted, one more task than needed is built for so many that were read."""
 MOST_PROBLEMS, FURTHER = 20, 1_000
 """So many problems, or tasks after the first problem, are read before what was found is reported."""
 LARGE, MANY = 1 << 18, 100
@@ -84,6 +86,7 @@ class Worker:
         self._ids = itertools.count(1)
         self._wanted = asyncio.Event()
         self._life: asyncio.Task[None] | None = None
+        self._closing = False
 
     async def __aenter__(self) -> Worker:
         self._wanted.set()  # warm from the start: the first call finds it up
@@ -93,6 +96,7 @@ class Worker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._closing = True
         if self._life is not None:
             self._life.cancel()
             await asyncio.wait([self._life])
@@ -129,7 +133,7 @@ class Worker:
 
     async def _live(self) -> None:
         """Keep a process up while there is anything to do."""
-        while True:
+        while not self._closing:
             await self._wanted.wait()
             process = self._new_process(self._calls.hear)
             try:
@@ -172,9 +176,9 @@ class OpenTaskset:
     async def tasks(self, limit: int | None = None) -> AsyncIterator[Task]:
         """Iterate over the first `limit` tasks, or all, in the order of `load`, each checked.
 
-        With a limit, no more are built than that; without one, up to as many again as were read may have been
-        built when the reader stops. Raises UsageError for all that is wrong with the tasks, at once; none is
-        given that comes after the first wrong one.
+        With a limit, no more are built than that. Without one, the first 16 are built one by one as they are
+        read, and later ones a little ahead. Raises UsageError for all that is wrong with the tasks, at once;
+        none is given that comes after the first wrong one.
         """
         reading, batch = _Reading(limit), {"done": False}
         number = self._worker.next_id()
@@ -221,18 +225,18 @@ class _Reading:
     def __init__(self, limit: int | None) -> None:
         self.position = 0
         self.problems: list[str] = []
+        self._limit = limit
         self._last = limit
-        self._most = 1 if limit is None else BATCH
 
     def next_count(self) -> int:
         """Get how many tasks to ask for; 0 where it is enough."""
         if len(self.problems) >= MOST_PROBLEMS:
             return 0
-        return self._most if self._last is None else max(0, min(self._most, self._last - self.position))
+        count = BATCH if self._limit is not None else min(BATCH, 1 + self.position // AHEAD)
+        return count if self._last is None else max(0, min(count, self._last - self.position))
 
     def take(self, batch: Mapping[str, Any]) -> None:
         self.position = batch["next"]
-        self._most = min(BATCH, 2 * self._most)
         if batch["problems"] and self._last is None:
             self._last = self.position + FURTHER
         self.problems += batch["problems"]
