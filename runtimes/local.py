@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from hotswap.contracts.runtime import Box, Command, File, Files, Needs, PathError, Process, Runtime
 from hotswap.errors import Fault, UsageError
@@ -43,77 +44,6 @@ SMALL = 1 << 20
 """Bytes that are read or written at once without a thread."""
 REMOVAL_S = 60.0
 LARGEST_FILE = 1 << 28
-
-
-class Local(Runtime):
-    """This machine, as you: own folders and an own environment, but no security boundary.
-
-    Agent code runs with your rights: it can read your files, reach your network, leave things behind. Use it
-    for programs and tasks that you would run by hand. What a box keeps apart is the working directory, HOME,
-    TMPDIR and the environment; what it guarantees is that all processes are ended and the folders removed.
-    """
-
-    root: str | None = None
-    """Folder that boxes are made in. None: /var/tmp, since some programs refuse a HOME below /tmp, and many
-    look for projects and settings in all folders above, which should not be your own."""
-    env: tuple[str, ...] = ()
-    """Further variables: NAME=value, or NAME to pass yours on."""
-
-    def check(self) -> None:
-        for entry in self.env:
-            name, given, _ = entry.partition("=")
-            if KEYS.fullmatch(name):
-                raise UsageError(
-                    f"runtime.local.env: {name} holds a provider's key, which may not enter a box"
-                )
-            if not given and name not in os.environ:
-                raise UsageError(f"runtime.local.env: {name} is not set here; to set it, write {name}=value")
-        if self.root is not None and not _usable(Path(self.root).expanduser()):
-            raise UsageError(f"runtime.local.root: {self.root} is no folder that can be written")
-
-    @asynccontextmanager
-    async def box(self, needs: Needs) -> AsyncIterator[Box]:
-        folder = self._folder()
-        entrust(folder)
-        box = LocalBox(folder, needs, self._environment)
-        try:
-            yield box
-        finally:
-            await carry_through(box.close())
-
-    @cached_property
-    def _environment(self) -> dict[str, str]:
-        return environment(self.env)
-
-    def _folder(self) -> Path:
-        if self.root is not None:
-            parent: Path | None = Path(self.root).expanduser().resolve()
-        else:
-            parent = DISK if _usable(DISK) else None
-        return Path(tempfile.mkdtemp(prefix="hotswap-", dir=parent)).resolve()
-
-
-def _usable(folder: Path) -> bool:
-    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
-
-
-def environment(extra: Iterable[str] = ()) -> dict[str, str]:
-    """Get what a box has of the environment here: a list of allowed names, and what was asked for."""
-    found = {name: value for name, value in os.environ.items() if name in PASSED or name.startswith("LC_")}
-    found |= {"PATH": _path(), "TERM": "dumb", "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
-    for entry in extra:
-        name, given, value = entry.partition("=")
-        found[name] = value if given else os.environ[name]
-    return found
-
-
-def _path() -> str:
-    """Our own environment's programs come last: what agent code installs or changes should not be ours."""
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    if sys.prefix == sys.base_prefix:
-        return os.pathsep.join(folders)
-    ours = str(Path(sys.prefix, "bin"))
-    return os.pathsep.join([*(folder for folder in folders if folder != ours), ours])
 
 
 class LocalBox(Box):
@@ -190,6 +120,8 @@ class LocalBox(Box):
         """Write by renaming: a link that stands there is replaced, and never written through."""
         target = Path(self.workdir, path)
         place = Path(os.path.realpath(target.parent), target.name)
+        if target.name == "..":
+            place = Path(os.path.realpath(target))
         self._hold_inside(place, path)
         place.parent.mkdir(parents=True, exist_ok=True)
         new = place.parent / f".{os.getpid():x}-{id(file):x}"
@@ -224,6 +156,80 @@ class LocalBox(Box):
     def _hold_inside(self, place: Path, path: str) -> None:
         if not place.is_relative_to(self.folder) or place == self.folder:
             raise PathError(f"{path} leads outside the box; the local runtime has no file system of its own")
+
+
+class Local(Runtime):
+    """This machine, as you: own folders and an own environment, but no security boundary.
+
+    Agent code runs with your rights: it can read your files, reach your network, leave things behind. Use it
+    for programs and tasks that you would run by hand. What a box keeps apart is the working directory, HOME,
+    TMPDIR and the environment; what it guarantees is that all processes are ended and the folders removed.
+    """
+
+    root: str | None = None
+    """Folder that boxes are made in. None: /var/tmp, since some programs refuse a HOME below /tmp, and many
+    look for projects and settings in all folders above, which should not be your own."""
+    env: tuple[str, ...] = ()
+    """Further variables: NAME=value, or NAME to pass yours on."""
+
+    box_type: ClassVar[type[LocalBox]] = LocalBox
+    """What its boxes are; for runtimes that are this one with a difference."""
+
+    def check(self) -> None:
+        for entry in self.env:
+            name, given, _ = entry.partition("=")
+            if KEYS.fullmatch(name):
+                raise UsageError(
+                    f"runtime.local.env: {name} holds a provider's key, which may not enter a box"
+                )
+            if not given and name not in os.environ:
+                raise UsageError(f"runtime.local.env: {name} is not set here; to set it, write {name}=value")
+        if self.root is not None and not _usable(Path(self.root).expanduser()):
+            raise UsageError(f"runtime.local.root: {self.root} is no folder that can be written")
+
+    @asynccontextmanager
+    async def box(self, needs: Needs) -> AsyncIterator[Box]:
+        folder = self._folder()
+        entrust(folder)
+        box = self.box_type(folder, needs, self._environment)
+        try:
+            yield box
+        finally:
+            await carry_through(box.close())
+
+    @cached_property
+    def _environment(self) -> dict[str, str]:
+        return environment(self.env)
+
+    def _folder(self) -> Path:
+        if self.root is not None:
+            parent: Path | None = Path(self.root).expanduser().resolve()
+        else:
+            parent = DISK if _usable(DISK) else None
+        return Path(tempfile.mkdtemp(prefix="hotswap-", dir=parent)).resolve()
+
+
+def _usable(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+
+
+def environment(extra: Iterable[str] = ()) -> dict[str, str]:
+    """Get what a box has of the environment here: a list of allowed names, and what was asked for."""
+    found = {name: value for name, value in os.environ.items() if name in PASSED or name.startswith("LC_")}
+    found |= {"PATH": _path(), "TERM": "dumb", "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
+    for entry in extra:
+        name, given, value = entry.partition("=")
+        found[name] = value if given else os.environ[name]
+    return found
+
+
+def _path() -> str:
+    """Our own environment's programs come last: what agent code installs or changes should not be ours."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    if sys.prefix == sys.base_prefix:
+        return os.pathsep.join(folders)
+    ours = str(Path(sys.prefix, "bin"))
+    return os.pathsep.join([*(folder for folder in folders if folder != ours), ours])
 
 
 @contextmanager

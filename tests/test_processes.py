@@ -12,6 +12,7 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -573,46 +574,46 @@ def wait_for_end(pid: int) -> None:
 
 
 def warden_of(parent: int) -> psutil.Process:
-    (warden,) = [one for one in psutil.Process(parent).children() if "warden.py" in " ".join(one.cmdline())]
-    return warden
+    for process in psutil.process_iter(["cmdline", "ppid"]):
+        if process.info["ppid"] == parent and "warden.py" in " ".join(process.info["cmdline"] or []):
+            return process
+    raise LookupError(f"{parent} has no warden")
+
+
+@contextmanager
+def eval_like(*arguments: str, **settings: Any) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A guarded process that has started programs, with the pids that these said; killed in the end."""
+    command = [sys.executable, "-c", EVAL, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **settings) as parent:
+        try:
+            assert parent.stdout is not None
+            yield parent, [int(parent.stdout.readline()) for _ in arguments[2:]]
+        finally:
+            parent.kill()
 
 
 @on_linux
 def test_a_killed_eval_leaves_no_process_and_no_box(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        EVAL,
-        str(tmp_path),
-        "stay",
-        SAY,
-        DAEMON,
-        DEAF.replace('"ready"', "__import__('os').getpid()"),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        pids = [int(parent.stdout.readline()) for _ in range(4)]
+    programs = [SAY, DAEMON, DEAF.replace('"ready"', "__import__('os').getpid()"), COMET]
+    with eval_like(str(tmp_path), "stay", *programs) as (parent, pids):
         warden = warden_of(parent.pid)
         assert all(is_there(pid) for pid in pids[:3])
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             warden.send_signal(number)
-        parent.kill()
     for pid in [*pids, warden.pid]:
         wait_for_end(pid)
-    assert not [process for process in psutil.process_iter(["cmdline"]) if COMET in process.info["cmdline"]]
+    assert not [
+        process for process in psutil.process_iter(["cmdline"]) if COMET in (process.info["cmdline"] or [])
+    ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept"]
 
 
 @on_linux
 def test_the_warden_knows_no_variable_of_ours_and_sits_in_a_session_of_its_own(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", EVAL, str(tmp_path), "stay", SAY]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "SOME_API_KEY": "k"}) as parent:
-        assert parent.stdout is not None
-        assert parent.stdout.readline()
+    with eval_like(str(tmp_path), "stay", SAY, env={**os.environ, "SOME_API_KEY": "k"}) as (parent, _pids):
         warden = warden_of(parent.pid)
         assert "SOME_API_KEY" not in warden.environ()
         assert os.getsid(warden.pid) == warden.pid
-        parent.kill()
     wait_for_end(warden.pid)
 
 
@@ -627,9 +628,8 @@ def test_an_eval_that_ends_by_itself_leaves_nothing_either(tmp_path: Path) -> No
 @on_linux
 def test_a_guarded_process_cannot_be_looked_into() -> None:
     program = "import ctypes; from hotswap.processes import guard; guard(); print(ctypes.CDLL(None).prctl(3))"
-    assert (
-        subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True).stdout == b"0\n"
-    )
+    ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
+    assert ended.stdout == b"0\n"
 
 
 # Folders.

@@ -9,6 +9,7 @@ from collections.abc import Collection, Coroutine, Iterator
 from typing import TypeVar
 
 from hotswap.processes.kin import kin, send
+from hotswap.processes.warden import LOOKS
 
 T = TypeVar("T")
 
@@ -84,11 +85,12 @@ def _killing(marks: Collection[int]) -> Iterator[float]:
 def _frozen(marks: Collection[int]) -> list[int]:
     """Stop all processes of these marks and get them: when no new one turns up, none can multiply."""
     seen: set[int] = set()
-    while True:
+    for _ in range(LOOKS):
         living = kin().find(marks, visit=lambda pid: send(pid, signal.SIGSTOP))
         if seen.issuperset(living):
-            return living
+            break
         seen.update(living)
+    return living
 
 
 def _naps() -> Iterator[float]:

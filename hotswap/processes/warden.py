@@ -23,6 +23,8 @@ MARK_BASE = 1 << 62
 MARKED_LIMITS = (b"Max file locks", b"Max realtime timeout")
 """The resource limits that may carry a mark, as `/proc/PID/limits` names them."""
 PATIENCE_S = 30.0
+LOOKS = 50
+"""So often at most those that are to be killed are looked for before the first of them is."""
 
 
 def read(path: str) -> bytes:
@@ -68,11 +70,12 @@ def end_marked(first: int, last: int) -> None:
 def _frozen(first: int, last: int) -> set[int]:
     """Stop all those processes and get them: when no new one turns up, none can multiply."""
     seen: set[int] = set()
-    while True:
+    for _ in range(LOOKS):
         living = {pid for pid in _pids() if first <= (mark_of(pid) or 0) <= last and _stop(pid)}
         if living <= seen:
-            return living
+            break
         seen |= living
+    return living
 
 
 def _pids() -> list[int]:
