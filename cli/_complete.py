@@ -46,17 +46,9 @@ def _parts(kind: Kind) -> Iterator[Item]:
 
 
 def _flags() -> Iterator[Item]:
-    from pydantic import BaseModel
+    from hotswap.settings.resolved import setting_names
 
-    from hotswap.settings.fields import Settings
-    from hotswap.settings.layers import SELECTORS
-
-    for name, field in Settings.model_fields.items():
-        section = field.annotation
-        if isinstance(section, type) and issubclass(section, BaseModel) and name not in SELECTORS:
-            for key, inner in section.model_fields.items():
-                yield Item(f"--{name}.{key}", inner.description or "")
-        else:
-            yield Item(f"--{name.replace('_', '-')}", field.description or "")
+    for name, sentence in setting_names():
+        yield Item(f"--{name.replace('_', '-')}", sentence)
     for action, sentence in ACTIONS.items():
         yield Item(action.split(", ")[-1].split(" ")[0], sentence)

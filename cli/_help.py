@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from hotswap import registry
 from hotswap.cli._columns import columns, wrapped
 from hotswap.cli._flags import ACTIONS, SHORT, Line
 from hotswap.cli._parts import settings_of, written
 from hotswap.cli._say import program
-from hotswap.contracts.options import MISSING
 from hotswap.settings.choices import parse_variant
-from hotswap.settings.fields import ModelTable, Selected, Settings
-from hotswap.settings.layers import SELECTORS, normal
+from hotswap.settings.fields import ModelTable, Selected, Settings, sections, sentences
+from hotswap.settings.layers import normal
 
 GROUPS = {
     "What is evaluated": ("taskset", "harness", "model", "runtime"),
@@ -42,49 +40,44 @@ Exit codes: 0 complete, 2 cannot work, 3 incomplete, 130 interrupted.
 
 
 def run_help(line: Line) -> str:
-    """Get the help, with the settings of the parts that the line names."""
+    """Get the help; what the parts on the line take stands first."""
     named = any(normal(given.key)[0] in ("taskset", "harness", "runtime") for given in line.given)
     about_parts = list(_parts(line))
-    parts = [HEAD.format(eval=program()), *(about_parts if named else ())]
-    for title, names in GROUPS.items():
-        parts.append(_group(title, (_field(name, Settings.model_fields[name]) for name in names)))
-    for name, field in Settings.model_fields.items():
-        section = field.annotation
-        if isinstance(section, type) and issubclass(section, BaseModel) and name not in SELECTORS:
-            parts.append(_group(section.__doc__ or name, _section(name, section)))
-    parts.append(_group("A model of your own, [models.NAME]", _section("models.NAME", ModelTable)))
-    parts.append(_group("What to do", ACTIONS.items()))
-    parts += () if named else about_parts
-    parts.append("\n".join(wrapped(text) for text in TAIL.replace("\n", " ").strip().split("  ")))
-    return "\n".join(parts)
+    blocks = [HEAD.format(eval=program()), *(about_parts if named else ())]
+    blocks += (_group(title, (_row(Settings, name) for name in names)) for title, names in GROUPS.items())
+    for name, section in sections().items():
+        blocks.append(_group(section.__doc__ or name, _section(section, name)))
+    blocks.append(_group(sentences(Settings)["models"], _model_table()))
+    blocks += [_group("What to do", ACTIONS.items()), *(() if named else about_parts)]
+    return "\n".join((*blocks, wrapped(" ".join(TAIL.split()))))
 
 
-def _group(title: str, rows: Iterator[tuple[str, str]] | object) -> str:
-    return f"{wrapped(' '.join(title.split()))}\n{columns(list(rows), 2)}\n"  # type: ignore[call-overload]
+def _group(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    return f"{wrapped(' '.join(title.split()))}\n{columns(rows, 2)}\n"
 
 
-def _field(name: str, field: FieldInfo, before: str = "") -> tuple[str, str]:
+def _section(section: type[BaseModel], before: str) -> Iterator[tuple[str, str]]:
+    return (_row(section, name, f"{before}.") for name in section.model_fields)
+
+
+def _row(section: type[BaseModel], name: str, before: str = "") -> tuple[str, str]:
+    """Get a setting's flag, and its sentence with the default."""
     short = next((f"{short}, " for short, long in SHORT.items() if long == name and not before), "")
-    flag = f"{short}--{before}{name.replace('_', '-')}"
-    default = field.get_default(call_default_factory=True)
+    default = section.model_fields[name].get_default(call_default_factory=True)
     if isinstance(default, Selected):
-        default = ",".join(default.name) or None
-    shown = (
-        ""
-        if default in (None, (), {}, MISSING) or isinstance(default, BaseModel)
-        else f" [{written(default)}]"
-    )
-    return flag, f"{field.description or ''}{shown}"
+        default = default.name
+    shown = "" if default in (None, (), {}) else f" [{written(default)}]"
+    return f"{short}--{before}{name.replace('_', '-')}", f"{sentences(section)[name]}{shown}"
 
 
-def _section(before: str, section: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    for name, field in section.model_fields.items():
+def _model_table() -> Iterator[tuple[str, str]]:
+    for name, field in ModelTable.model_fields.items():
+        flag, sentence = f"--models.NAME.{name}", sentences(ModelTable)[name]
         inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel) and before.startswith("models"):
-            names = ", ".join(inner.model_fields)
-            yield f"--{before}.{name}.KEY", f"{field.description} ({names})"
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield f"{flag}.KEY", f"{sentence} ({', '.join(inner.model_fields)})"
         else:
-            yield _field(name, field, f"{before}.")
+            yield flag, sentence
 
 
 def _parts(line: Line) -> Iterator[str]:

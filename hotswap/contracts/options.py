@@ -95,19 +95,23 @@ class Part:
         return {option.name: getattr(self, option.name) for option in options(type(self))}
 
 
-@cache
 def options(cls: type) -> tuple[Option, ...]:
     """Get the settings that a class and its bases declare, the bases' first."""
+    return _declared(cls)
+
+
+@cache
+def _declared(cls: type) -> tuple[Option, ...]:
     found: dict[str, Option] = {}
     for base in reversed(cls.__mro__):
-        sentences = _sentences(base)
+        beneath = sentences(base)
         hints = _hints(base)
         for name in inspect.get_annotations(base):
             hint = hints[name]
             if name.startswith("_") or hint is ClassVar or get_origin(hint) is ClassVar:
                 continue
             default = base.__dict__.get(name, MISSING)
-            found[name] = Option(name, hint, default, sentences.get(name, ""))
+            found[name] = Option(name, hint, default, beneath.get(name, ""))
     return tuple(found.values())
 
 
@@ -229,7 +233,7 @@ def _hints(cls: type) -> dict[str, Any]:
     return typing.get_type_hints(cls, include_extras=True)
 
 
-def _sentences(cls: type) -> dict[str, str]:
+def sentences(cls: type) -> dict[str, str]:
     """Read the sentence beneath each annotated attribute from the class's source; none where there is no source."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))

@@ -78,27 +78,42 @@ class _Claim:
 
 
 def choose(kind: str, names: Sequence[str], layers: Sequence[Layer]) -> tuple[Choice, ...]:
-    """Get the chosen parts of a kind with their settings. Raises UsageError with all that is wrong.
+    """Get the chosen parts of a kind with their settings. Raises UsageError with all that is wrong."""
+    problems: list[str] = []
+    chosen = find(kind, names, layers, problems)
+    chosen = chosen if problems else configure(kind, chosen, layers, problems)
+    if problems:
+        raise UsageError(*problems)
+    return chosen
 
-    The settings of harnesses, runtimes and models are checked here; only a worker knows those of tasksets.
-    """
+
+def find(kind: str, names: Sequence[str], layers: Sequence[Layer], problems: list[str]) -> tuple[Choice, ...]:
+    """Find the parts that are named, without importing them."""
     where = next(
         (item.where for layer in reversed(layers) for item in layer.given if item.key == (kind, "name")), ""
     )
-    problems: list[str] = []
-    chosen = [choice for text in names if (choice := _named(kind, text, where, problems))]
-    if problems:
-        raise UsageError(*problems)
-    claims = list(_claims(kind, [choice.name for choice in chosen], layers))
-    chosen = [_with_settings(choice, claims) for choice in chosen]
-    if kind != "taskset":
+    return tuple(choice for text in names if (choice := _named(kind, text, where, problems)))
+
+
+def configure(
+    kind: str, found: Sequence[Choice], layers: Sequence[Layer], problems: list[str]
+) -> tuple[Choice, ...]:
+    """Get the parts with the settings that the layers give them.
+
+    Those of harnesses, runtimes and models are checked; only a worker knows those of tasksets.
+    """
+    claims = list(_claims(kind, [choice.name for choice in found], layers))
+    chosen = [_with_settings(choice, claims) for choice in found]
+    if kind == "taskset":
+        return tuple(chosen)
+    try:
         known = {choice.name: _options(choice) for choice in chosen}
-        problems += unknown_settings(kind, chosen, layers, known)
-        if not problems:
-            chosen = [_typed(choice, known[choice.name], problems) for choice in chosen]
-    if problems:
-        raise UsageError(*problems)
-    return tuple(chosen)
+    except UsageError as error:
+        problems += error.problems
+        return ()
+    unknown = unknown_settings(kind, chosen, layers, known)
+    problems += unknown
+    return tuple(_typed(choice, known[choice.name], problems) for choice in chosen) if not unknown else ()
 
 
 def unknown_settings(

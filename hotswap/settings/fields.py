@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from hotswap.contracts.options import coerce
+from hotswap.contracts import options
 
 DEFAULT_PARTS = {"harness": "loop", "runtime": "local"}
 
@@ -22,7 +22,7 @@ DEFAULT_PARTS = {"harness": "loop", "runtime": "local"}
 class Section(BaseModel):
     """A table of settings. Text is read as a person would type it; `none` is null where the type allows."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @field_validator("*", mode="before")
     @classmethod
@@ -160,7 +160,7 @@ class ModelTable(Section):
 class Selected(BaseModel):
     """Which parts of a kind are used. Their settings stand in the same table and are the parts' own."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     name: tuple[str, ...] = ()
     """A name or a list of names, each with settings of its own where it is to differ: `loop,tools=bash`."""
@@ -174,10 +174,8 @@ class Selected(BaseModel):
         return tuple(names)
 
 
-class Settings(BaseSettings, Section):
+class Settings(Section):
     """Everything that a run can be told."""
-
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     taskset: Selected = Selected()
     """The tasks: a taskset's name, `package.module:Class`, or a path to a .py file."""
@@ -221,7 +219,7 @@ class Settings(BaseSettings, Section):
     calls: Calls = Calls()
     """How a failing call is treated."""
     models: dict[str, ModelTable] = Field(default_factory=dict)
-    """Models under names of your own."""
+    """Models under names of your own: a table [models.NAME] is used as -m NAME."""
 
     @field_validator("allow_errors", mode="before")
     @classmethod
@@ -243,17 +241,19 @@ class Settings(BaseSettings, Section):
         """Get `[models]` as plain tables that hold only what was set."""
         return {name: table.model_dump(exclude_unset=True) for name, table in self.models.items()}
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        *_: PydanticBaseSettingsSource,
-        **__: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take our layers, lowest first, as `Settings(layers=...)`; pydantic-settings merges them deep."""
-        layers = getattr(init_settings, "init_kwargs", {}).get("layers", ())
-        return tuple(InitSettingsSource(settings_cls, layer) for layer in reversed(layers))
+
+def sections() -> dict[str, type[BaseModel]]:
+    """Get the tables of settings by name; those that choose parts are none."""
+    kinds = {name: field.annotation for name, field in Settings.model_fields.items()}
+    return {
+        name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Section)
+    }
+
+
+@cache
+def sentences(section: type[BaseModel]) -> dict[str, str]:
+    """Get the sentence beneath each field of a section, by the field's name."""
+    return options.sentences(section)
 
 
 def _typed(value: Any, hint: Any) -> Any:
@@ -265,7 +265,7 @@ def _typed(value: Any, hint: Any) -> Any:
             value = json.loads(value)
         except json.JSONDecodeError:
             raise ValueError('expected a list, as ["a", "b"]') from None
-    return coerce(value, hint)
+    return options.coerce(value, hint)
 
 
 def is_list(hint: Any) -> bool:

@@ -22,7 +22,7 @@ LayerName = Literal["user", "project", "env", "file", "flag"]
 
 PROJECT_FILE = "eval.toml"
 PREFIX = "HOTSWAP_"
-RESERVED = ("CACHE", "USER_FILE")
+RESERVED = ("CACHE", "CI", "USER_FILE")
 """Variables with our prefix that are no settings; so are those that begin with TEST_."""
 
 SELECTORS = ("taskset", "harness", "model", "runtime")
@@ -120,6 +120,18 @@ def tree(given: Iterable[Given]) -> dict[str, Any]:
                 )
         at[item.key[-1]] = item.value
     return root
+
+
+def merge(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Lay tables over one another, the last on top, per key and deep."""
+    merged: dict[str, Any] = {}
+    for table in tables:
+        for key, value in table.items():
+            below = merged.get(key)
+            if isinstance(below, Mapping) and isinstance(value, Mapping):
+                value = merge([below, value])
+            merged[key] = value
+    return merged
 
 
 def read_file(name: LayerName, path: Path, shown: str) -> Layer:

@@ -18,8 +18,8 @@ from pydantic import BaseModel, ValidationError
 
 from hotswap.errors import UsageError, did_you_mean
 from hotswap.settings import closed
-from hotswap.settings.choices import Choice, choose, unknown_settings
-from hotswap.settings.fields import DEFAULT_PARTS, Sampling, Settings, is_list
+from hotswap.settings.choices import Choice, configure, find, unknown_settings
+from hotswap.settings.fields import DEFAULT_PARTS, Sampling, Settings, is_list, sections, sentences
 from hotswap.settings.layers import (
     SELECTORS,
     Given,
@@ -29,6 +29,7 @@ from hotswap.settings.layers import (
     around,
     combine,
     dotted,
+    merge,
     read_file,
     tree,
 )
@@ -87,18 +88,19 @@ def resolve(
     Relative paths, in whatever layer, are relative to `cwd`.
     """
     problems: list[str] = []
+    unfound: list[str] = []
     given = _layers(flags, files, environment, cwd)
     layers = tuple(_joined(_known(layer, problems), problems) for layer in given)
     settings = _build(layers, problems)
+    found: dict[str, tuple[Choice, ...]] = {}
     chosen: dict[str, tuple[Choice, ...]] = {}
-    for kind in DEFAULTS if settings else ():
-        if not getattr(settings, kind).name:
-            problems.append(f"no {kind} chosen: {kind} names none")
     for kind in SELECTORS if settings else ():
-        try:
-            chosen[kind] = choose(kind, getattr(settings, kind).name, layers)
-        except UsageError as error:
-            problems += error.problems
+        names = getattr(settings, kind).name
+        problems += [] if names or kind not in DEFAULTS else [f"no {kind} chosen: {kind} names none"]
+        found[kind] = find(kind, names, layers, unfound)
+    for kind, parts in found.items() if not unfound else ():  # to import a part takes long: not for a typo
+        chosen[kind] = configure(kind, parts, layers, problems)
+    problems += unfound
     problems += key_problems(settings.models, chosen.get("model", ()), layers) if settings else ()
     if settings is None or problems:
         raise UsageError(*problems)
@@ -196,7 +198,7 @@ def _parts(key: Key, value: Any) -> list[Any]:
 
 def _build(layers: Sequence[Layer], problems: list[str]) -> Settings | None:
     try:
-        return Settings(layers=[DEFAULTS, *(tree(layer.given) for layer in layers)])  # type: ignore[call-arg]
+        return Settings.model_validate(merge([DEFAULTS, *(tree(layer.given) for layer in layers)]))
     except ValidationError as error:
         origins = {given.name: given.where for layer in layers for given in layer.given}
         problems += [_problem(dict(one), origins) for one in error.errors()]
@@ -252,12 +254,10 @@ def _values(at: Key, section: BaseModel) -> Iterator[tuple[Key, Any]]:
 
 def setting_names() -> Iterator[tuple[str, str]]:
     """Yield the dotted name and the sentence of every setting that is not a part's."""
-    yield from _names((), Settings)
-
-
-def _names(at: Key, section: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    for name, field in section.model_fields.items():
-        if _is_section(field.annotation) and name not in SELECTORS:
-            yield from _names((*at, name), field.annotation)  # type: ignore[arg-type]
-        elif name != "models":
-            yield dotted((*at, name)), field.description or ""
+    tables = sections()
+    for name, sentence in sentences(Settings).items():
+        if name not in tables:
+            yield name, sentence
+    for table, section in tables.items():
+        for name, sentence in sentences(section).items():
+            yield f"{table}.{name}", sentence
