@@ -102,7 +102,7 @@ class TraceView:
         return f"  ({self._bounded(text)})" if text else ""
 
     def _text(self, title: str, text: str, style: str, from_end: bool = False) -> None:
-        shown = visible(self._bounded(text.strip("\n"), from_end))
+        shown = self._bounded(text.strip("\r\n").replace("\r\n", "\n"), from_end)
         self._line(f"  [{title}] " + shown.replace("\n", "\n    "), style=style)
 
     def _bounded(self, text: str, from_end: bool = False) -> str:

@@ -27,9 +27,7 @@ LISTED = 40
 def show(
     rollouts: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[ROLLOUT]...", help="Ids, or the beginning or the end of one, or a task's id."
-        ),
+        typer.Argument(metavar="ROLLOUT", help="Ids, or the beginning or the end of one, or a task's id."),
     ] = None,
     run: Annotated[
         str, typer.Option("--run", help="A run: its path, its name, or the beginning of it.")
