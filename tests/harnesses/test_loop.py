@@ -13,7 +13,8 @@ ENDPOINT = Endpoint(url="http://127.0.0.1:8080", key="secret", model="openai/gpt
 
 
 def job(prompt: str = "What is 6 x 7?", **rest: str) -> Job:
-    return Job(prompt=prompt, endpoint=ENDPOINT, command=("python", "-I", "loop.py"), workdir="/work", **rest)
+    command = ("python", "-I", "loop.py")
+    return Job(prompt=prompt, endpoint=ENDPOINT, command=command, workdir="/work", home="/home", **rest)
 
 
 def option(argv: tuple[str, ...], name: str) -> str | None:

@@ -270,6 +270,13 @@ def test_a_background_process_that_holds_the_output_does_not_hold_up_the_result(
         psutil.Process(int((tmp_path / "child").read_text())).kill()
 
 
+def test_a_background_process_that_writes_for_ever_does_not_either(tmp_path: Path) -> None:
+    watched = watch(tmp_path)
+    result = tool_result("exec 3> alive; yes &", "--output-limit", "100", cwd=tmp_path)
+    assert result.endswith("[exit code 0]")
+    assert all_gone(watched)
+
+
 def test_a_background_process_lives_on_and_may_write(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
     os.mkfifo(tmp_path / "done")
@@ -356,6 +363,13 @@ def test_arguments_that_are_an_object_already_are_taken_as_they_are() -> None:
         "tool_calls": [{"id": "a", "function": {"name": "bash", "arguments": {"command": "echo hi"}}}],
     }
     assert converse(completion(message), say("42"))[2]["content"] == "hi\n[exit code 0]"
+
+
+def test_a_line_break_inside_an_argument_is_forgiven() -> None:
+    assert (
+        converse(call_tool("bash", '{"command": "echo a\necho b"}'), say("42"))[2]["content"]
+        == "a\nb\n[exit code 0]"
+    )
 
 
 def test_a_call_of_a_tool_where_none_was_offered_is_answered() -> None:
@@ -458,6 +472,13 @@ RAW = {
 def test_an_answer_is_read_however_it_is_framed(case: str) -> None:
     with raw_server(*RAW[case]) as url:
         assert run(url) == Ended(0, b"hello\n", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a reset may take the answer with it")
+def test_an_answer_that_comes_before_the_call_was_read_is_still_read() -> None:
+    refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 9\r\n\r\ntoo large"
+    with raw_server(refusal) as url:
+        assert run(url, prompt=b"x" * 20_000_000) == Ended(1, b"", "loop: HTTP 413: too large\n")
 
 
 def test_an_encrypted_endpoint_is_called_where_its_certificate_is_trusted(tmp_path: Path) -> None:
