@@ -10,11 +10,11 @@ from hotswap.dialects import Assembler, Dialect, Event, Fields
 from hotswap.dialects._errors import RETRYABLE, find_error, parse, to_error
 from hotswap.messages import Answer, Finish, Message, ProviderError, ToolCall, Usage
 
-SAMPLING = (
+SAMPLING = frozenset((
     "temperature", "top_p", "top_k", "min_p", "max_tokens", "max_completion_tokens", "n", "seed", "stop",
     "presence_penalty", "frequency_penalty", "logit_bias", "reasoning_effort", "verbosity", "response_format",
     "tool_choice", "parallel_tool_calls",
-)  # fmt: skip
+))  # fmt: skip
 FINISHES: Mapping[str, Finish] = {
     "stop": "stop",
     "length": "length",
@@ -35,6 +35,7 @@ READ = frozenset(
     }
 )
 """Fields of a message that have a place of their own in ours."""
+PLAIN = frozenset({"role", "content"})
 
 
 class Chat(Dialect):
@@ -47,7 +48,7 @@ class Chat(Dialect):
         return _read_message(item)
 
     def read_sampling(self, fields: Fields) -> dict[str, Any]:
-        return {name: fields[name] for name in SAMPLING if fields.get(name) is not None}
+        return {name: value for name, value in fields.items() if name in SAMPLING and value is not None}
 
     def impose(self, fields: Fields, model: str, sampling: Mapping[str, Any]) -> dict[str, Any]:
         """The token limit takes the name that the program used, else `max_tokens`, which most know."""
@@ -242,8 +243,10 @@ class _Call:
 def _read_message(item: Any) -> Message:
     if not isinstance(item, dict):
         return Message("", extra={"raw": item})
-    reasoning = item.get("reasoning_content") or item.get("reasoning")
     content = item.get("content")
+    if item.keys() == PLAIN and isinstance(content, str):
+        return Message(str(item["role"] or ""), content)  # nearly all of them: worth a short way
+    reasoning = item.get("reasoning_content") or item.get("reasoning")
     return Message(
         role=str(item.get("role") or ""),
         content=content if content is None or isinstance(content, str | list) else json.dumps(content),
@@ -251,8 +254,12 @@ def _read_message(item: Any) -> Message:
         tool_call_id=_text_or_none(item.get("tool_call_id")),
         reasoning=_text_or_none(reasoning),
         refusal=_text_or_none(item.get("refusal")),
-        extra={name: value for name, value in item.items() if name not in READ and value is not None},
+        extra={} if item.keys() <= READ else _rest(item),
     )
+
+
+def _rest(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name not in READ and value is not None}
 
 
 def _read_calls(item: Mapping[str, Any]) -> tuple[ToolCall, ...]:

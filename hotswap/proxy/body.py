@@ -32,7 +32,7 @@ class Pair:
     end: int
 
 
-@dataclass
+@dataclass(eq=False)
 class Body:
     """A request's body. Without `fields` it is no JSON object, and can only be passed on."""
 
@@ -41,8 +41,9 @@ class Body:
     """The top level as read; of a continued conversation it holds the items that are new."""
     items: list[Any] = field(default_factory=list)
     """The items of the conversation that were not in the body that this one continues."""
-    continued: bool = False
-    prefix: bytes = b""
+    continues: Body | None = None
+    """The earlier body that this one goes on from."""
+    prefix: memoryview | bytes = b""
     """The raw body up to the end of the conversation's last item."""
     leaf: int | None = None
     """The graph's node of the last item; until the new items are known, of the last one before them."""
@@ -53,7 +54,7 @@ class Body:
 
     def forget(self) -> Body:
         """Get what is needed to recognise a body that goes on from this one."""
-        return replace(self, raw=b"", items=[])
+        return replace(self, raw=b"", items=[], continues=None)
 
     def change(self, values: Mapping[str, Any], drop: Iterable[str] = ()) -> bytes:
         """Get the body with fields set and left out. The conversation itself stays as it is."""
@@ -112,7 +113,9 @@ def _read(raw: bytes, conversation: str) -> Body:
 def _continue(raw: bytes, earlier: Body) -> Body:
     text = raw[len(earlier.prefix) :].decode()
     head = {pair.name for pair in earlier._head_pairs}
-    body = Body(raw, leaf=earlier.leaf, continued=True, _head=earlier._head, _head_pairs=earlier._head_pairs)
+    body = Body(
+        raw, leaf=earlier.leaf, continues=earlier, _head=earlier._head, _head_pairs=earlier._head_pairs
+    )
     body.fields = {name: value for name, value in earlier.fields.items() if name in head}
     end = _read_items(text, 0, body.items, first=False)
     _remember(body, len(earlier.prefix) + len(_encode(text[:end])))
@@ -153,7 +156,7 @@ def _read_tail(text: str, body: Body) -> None:
 
 
 def _remember(body: Body, end: int) -> None:
-    body.prefix = body.raw[:end] if end >= PREFIX_LEAST else b""
+    body.prefix = memoryview(body.raw)[:end] if end >= PREFIX_LEAST else b""
 
 
 def _next(text: str, end: int) -> tuple[int, int]:
@@ -176,6 +179,8 @@ def _expect(text: str, at: int, mark: str) -> int:
 
 
 def _skip(text: str, at: int) -> int:
+    if text[at] > " ":
+        return at
     found = SPACE.match(text, at)
     return found.end() if found else at
 

@@ -202,15 +202,18 @@ class Stream:
             data = await self._content.readany()
         except BROKEN as error:
             self._cut = None if self.ended else connection_error(error).message
-            return self._finish()
+            self._finish()
+            return None
         if not data:
-            return self._finish()
+            self._finish()
+            return None
         if self.first_byte_at is None:
             self.first_byte_at = time.monotonic()
         ready = self._sift(data)
         if self._content.at_eof():  # the end came along: it goes on along with it
             self.rest = ready
-            return self._finish()
+            self._finish()
+            return None
         return ready
 
     def _finish(self) -> None:

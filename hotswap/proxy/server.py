@@ -36,6 +36,8 @@ class Proxy:
     def __init__(self) -> None:
         self._passes: dict[bytes, Pass] = {}
         self._sessions: set[Session] = set()
+        self.reading = 0
+        """Requests whose body is on its way to us."""
 
     async def __aenter__(self) -> Proxy:
         self._client = Client()
@@ -88,7 +90,11 @@ class Proxy:
             return _models(who.session)
         if found is None:
             return _error(404, "not_found_error", f"no route {request.method} {path}")
-        raw = await _read(request)
+        self.reading += 1
+        try:
+            raw = await _read(request)
+        finally:
+            self.reading -= 1
         if raw is None:
             return write_error(found[0], 413, "request_too_large", f"more than {BODY_LIMIT} bytes")
         return await self._call(raw, who, found, request)
@@ -103,6 +109,8 @@ class Proxy:
         self, raw: bytes, who: Pass, route: tuple[Dialect, str], request: web.BaseRequest
     ) -> web.StreamResponse:
         session, (dialect, _) = who.session, route
+        if session.ended:  # while the body was read
+            return _unauthorized(dialect)
         over = session.over()
         if over is not None:
             return refuse(session, dialect, over, request)
@@ -131,7 +139,7 @@ def _target(session: Session, call: Call, tail: str, request: web.BaseRequest) -
     call.record.dropped = dropped
     query = clean_query(request.raw_path.partition("?")[2])
     url = join(upstream.url, tail, dialect.version, query)
-    return Target(url, headers_up(request.headers.items(), upstream, dialect), body, request.method)
+    return Target(url, headers_up(request.headers, upstream, dialect), body, request.method)
 
 
 def _secrets(request: web.BaseRequest) -> Iterator[str]:

@@ -59,7 +59,7 @@ class Pass:
     digest: bytes = field(repr=False)
 
 
-@dataclass
+@dataclass(eq=False)
 class Call:
     """A call in progress, or one that failed and may be tried again."""
 
@@ -110,6 +110,8 @@ class Session:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._model_s = 0.0
         self._busy_since = 0.0
+        self.ended = False
+        """Closed, or about to be: no call may be opened."""
         self._closed = False
         self.secret()
 
@@ -168,13 +170,12 @@ class Session:
     def open(self, raw: bytes, path: str, dialect: Dialect, who: Pass) -> Call:
         """Read a request into the graph. Gets the call that it is: a new one, or a failed one tried again."""
         body = read_body(raw, dialect.conversation, self._bodies)
-        if not body.continued:
+        if body.continues is None:
             body.leaf = self._graph.extend(None, dialect.read_preamble(body.fields))
         body.leaf = self._graph.extend(body.leaf, map(dialect.read_item, body.items))
         if body.leaf is not None:
             self._graph.use(body.leaf, who.kind, who.agent)
-        if body.prefix:
-            self._keep(body)
+        self._keep(body)
         again = next((call for call in self._failed if call.repeats(body, dialect)), None)
         if again is not None:
             self._failed.remove(again)
@@ -184,10 +185,11 @@ class Session:
         return self._record(body, path, dialect, who)
 
     def _keep(self, body: Body) -> None:
-        grown = next((known for known in self._bodies if body.prefix.startswith(known.prefix)), None)
-        if grown is not None:
-            self._bodies.remove(grown)
-        self._bodies.append(body.forget())
+        earlier, body.continues = body.continues, None
+        if earlier is not None and earlier in self._bodies:
+            self._bodies.remove(earlier)
+        if body.prefix:
+            self._bodies.append(body.forget())
 
     def _record(self, body: Body, path: str, dialect: Dialect, who: Pass) -> Call:
         record = CallRecord(
@@ -195,10 +197,9 @@ class Session:
             outputs=[],
             dialect=dialect.name,
             path=path,
-            model=dialect.read_model(body.fields),
+            model="",
             status=None,
             started=time.time(),
-            sampling=dialect.read_sampling(body.fields),
             tools=self._note_tools(body.fields, dialect),
             agent=who.agent,
             kind=who.kind,
@@ -270,6 +271,7 @@ class Session:
 
     async def close(self) -> None:
         """End the session: its secrets open nothing, what is in flight is cancelled, no more is added."""
+        self.ended = True
         for who in self._passes:
             self._admit(who, False)
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]

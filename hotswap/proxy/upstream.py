@@ -10,11 +10,11 @@ import time
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from urllib.parse import urlsplit
 
 import aiohttp
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from hotswap.contracts.model import Upstream
@@ -70,6 +70,7 @@ class Target:
     method: str = "POST"
 
 
+@lru_cache(1024)
 def join(base: str, tail: str, version: str, query: str) -> URL:
     """Get the address of a call: `base` may end in its version segment or not, with a slash or without."""
     base = base.rstrip("/")
@@ -85,14 +86,14 @@ def clean_query(query: str) -> str:
     return "&".join(part for part in query.split("&") if not part.startswith("key="))
 
 
-def headers_up(headers: Iterable[tuple[str, str]], upstream: Upstream, dialect: Dialect) -> CIMultiDict[str]:
+def headers_up(headers: CIMultiDictProxy[str], upstream: Upstream, dialect: Dialect) -> CIMultiDict[str]:
     """Get the headers that go up: the program's without its secret, the provider's key, what is added."""
     sent: CIMultiDict[str] = CIMultiDict()
-    named_by_connection = _connection_tokens(headers)
-    for name, value in headers:
-        low = name.lower()
-        if low not in REPLACED and low not in SECRETS and low not in named_by_connection:
+    for name, value in headers.items():
+        if _goes_up(name):
             sent.add(name, value)
+    for name in _named(headers.getall("Connection", [])):
+        sent.popall(name, None)
     sent["Accept-Encoding"] = "identity"
     if upstream.key:
         sent.update(dialect.authorize(upstream.key))
@@ -111,9 +112,14 @@ def _kept(headers: Iterable[tuple[str, str]], without: frozenset[str]) -> Iterat
     return ((name, value) for name, value in headers if name.lower() not in without)
 
 
-def _connection_tokens(headers: Iterable[tuple[str, str]]) -> set[str]:
-    values = [value for name, value in headers if name.lower() == "connection"]
-    return {token.strip().lower() for value in values for token in value.split(",")}
+@lru_cache(1024)
+def _goes_up(name: str) -> bool:
+    return name.lower() not in REPLACED | SECRETS
+
+
+def _named(connection: Iterable[str]) -> set[str]:
+    """The headers that a Connection header names: they too are for this hop alone."""
+    return {token.strip() for value in connection for token in value.split(",")}
 
 
 def connection_error(error: Exception) -> ProviderError:

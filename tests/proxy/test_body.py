@@ -55,20 +55,20 @@ def test_a_body_that_goes_on_reads_only_what_is_new(
     first.leaf = 7
     value = place({**fields, **rest}, ["x" * bodies.PREFIX_LEAST, *items, *more], at)
     second = read_body(dumps(value).encode(), "messages", [first.forget()])
-    known = first.items if second.continued else []
+    known = first.items if second.continues else []
     assert {**second.fields, "messages": known + second.items} == value
-    assert (second.leaf, second.items) == (7, more) if second.continued else second.leaf is None
+    assert (second.leaf, second.items) == (7, more) if second.continues else second.leaf is None
 
 
 def test_a_conversation_that_grew_is_recognised() -> None:
     first = read_body(json.dumps({"model": "m", "messages": ["x" * 9000], "tools": [1]}).encode(), "messages")
     second = {"model": "m", "messages": ["x" * 9000, "é"], "tools": [1]}
     body = read_body(json.dumps(second, ensure_ascii=False).encode(), "messages", [first])
-    assert (body.continued, body.items) == (True, ["é"])
+    assert (body.continues, body.items) == (first, ["é"])
     assert body.fields["tools"] is first.fields["tools"]
     third = {"model": "m", "messages": ["x" * 9000, "é", "y"], "stream": True}
-    body = read_body(json.dumps(third, ensure_ascii=False).encode(), "messages", [first, body])
-    assert (body.continued, body.items, body.fields) == (True, ["y"], {"model": "m", "stream": True})
+    last = read_body(json.dumps(third, ensure_ascii=False).encode(), "messages", [first, body])
+    assert (last.continues, last.items, last.fields) == (body, ["y"], {"model": "m", "stream": True})
 
 
 @settings(deadline=None, max_examples=60)

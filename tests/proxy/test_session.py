@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -196,3 +197,25 @@ def test_a_provider_in_a_test_is_gone_when_the_test_is() -> None:
     with Provider(say("x")) as provider:
         pass
     assert provider.in_flight == 0
+
+
+@awaited
+async def test_a_request_whose_body_arrives_after_the_end_is_not_taken() -> None:
+    async with behind(say("x")) as seat:
+        sent = asyncio.Event()
+
+        async def slowly() -> AsyncIterator[bytes]:
+            yield b'{"messages": '
+            await sent.wait()
+            yield b"[]}"
+
+        url, headers = f"{seat.url}/v1/chat/completions", seat.auth
+        asking = asyncio.ensure_future(seat.client.post(url, data=slowly(), headers=headers))
+        async with asyncio.timeout(5):
+            while not seat.proxy.reading:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await seat.session.close()
+        sent.set()
+        async with await asking as response:
+            assert response.status == 401
+        assert (seat.provider.requests, seat.trace().calls) == ([], [])
