@@ -67,6 +67,13 @@ def test_tasks_are_chosen_by_number_id_glob_index_and_slice(wanted: Wanted, ids:
     assert chosen(LETTERS, wanted) == ids
 
 
+def test_a_number_is_an_id_where_there_is_such_a_task_and_else_an_index() -> None:
+    tasks = make("1", "x", "y")
+    assert chosen(tasks, Wanted(select=("1",))) == ["1"]
+    assert chosen(tasks, Wanted(exclude=("1",))) == ["x", "y"]
+    assert chosen(tasks, Wanted(select=("2",))) == ["y"]
+
+
 def test_a_pattern_that_matches_nothing_is_named_with_close_ids() -> None:
     with pytest.raises(UsageError) as caught:
         chosen(LETTERS, Wanted(select=("a1", "bb1"), exclude=("zzz",)))
