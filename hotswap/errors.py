@@ -59,11 +59,10 @@ class ErrorRecord:
 class Fault(HotswapError):
     """One rollout went wrong, with the blame already decided."""
 
-    def __init__(
-        self, blame: Blame, stage: Stage, type: str, message: str, detail: str | None = None
-    ) -> None:  # noqa: A002
+    def __init__(self, blame: Blame, stage: Stage, kind: str, message: str, detail: str | None = None) -> None:
+        """`kind` is the record's `type`."""
         super().__init__(message)
-        self.record = ErrorRecord(blame, stage, type, message, detail[-DETAIL_LIMIT:] if detail else None)
+        self.record = ErrorRecord(blame, stage, kind, message, detail[-DETAIL_LIMIT:] if detail else None)
 
 
 @contextmanager

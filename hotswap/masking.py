@@ -67,6 +67,13 @@ class Masker:
         text, assigned = _ASSIGNMENT.subn(_masked_assignment, text)
         return text, count + assigned
 
+    def raw(self, content: bytes) -> bytes:
+        """Get what a program wrote without the known secrets; it need not be text."""
+        for name, forms in list(self._forms.items()):
+            for form in forms:
+                content = content.replace(form.encode("utf-8", "surrogatepass"), f"[secret:{name}]".encode())
+        return content
+
     def line(self, line: bytes) -> tuple[bytes, int]:
         """Get a line of JSON without its secrets, and how many were replaced; otherwise it stays the same."""
         if not self._touches(line):

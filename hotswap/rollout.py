@@ -72,7 +72,9 @@ class Services(Protocol):
     def lineup(self, cell: str) -> Lineup: ...
     def session(self, rollout: Rollout) -> Session: ...
     async def score(self, rollout: Rollout, trace: Trace) -> Scores: ...
-    def logs(self, rollout: Rollout) -> Path: ...
+    def keep_output(self, rollout: Rollout, name: str, content: bytes) -> None:
+        """Keep what the program printed beside the trace."""
+        ...
 
 
 async def play(rollout: Rollout, services: Services) -> Trace:
@@ -163,6 +165,7 @@ def _job(stage: _Stage) -> Job:
         endpoint=stage.session.endpoint(box.url),
         command=tuple(_locate(box, stage.lineup.program, word) for word in stage.lineup.program.argv),
         workdir=box.workdir,
+        home=box.home,
         system=task.system,
         context=task.context,
         deadline_s=stage.lineup.limits.seconds,
@@ -219,7 +222,9 @@ async def _first(timeout_s: float | None, *waits: Coroutine[Any, Any, object]) -
 
 def _conclude(stage: _Stage, result: Result) -> Verdict:
     trace, session = stage.trace, stage.session
-    _keep_output(stage.services.logs(stage.rollout), result)
+    for name, output in (("stdout", result.stdout), ("stderr", result.stderr)):
+        if output.size:
+            stage.services.keep_output(stage.rollout, name, bytes(output))
     with blame("harness", "agent"):
         finish = stage.lineup.harness.conclude(result)
     session.write(trace)
@@ -233,13 +238,6 @@ def _conclude(stage: _Stage, result: Result) -> Verdict:
     trace.stop = verdict.stop
     trace.error = verdict.error
     return verdict
-
-
-def _keep_output(folder: Path, result: Result) -> None:
-    for name, output in (("stdout", result.stdout), ("stderr", result.stderr)):
-        if output.size:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(bytes(output))
 
 
 async def _score(rollout: Rollout, services: Services, trace: Trace, verdict: Verdict) -> None:

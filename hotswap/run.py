@@ -13,7 +13,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -112,6 +112,8 @@ class Stage:
         self._upstreams = upstreams
         self._calls = CallPolicy(settings.calls.retries, settings.calls.timeout_s)
         budget = settings.budget
+        self._secrets: dict[str, str] = {}
+        """By rollout, while it is played: what its program was given as a key."""
         self._budget = Budget(budget.cost, budget.tokens, budget.seconds)
 
     def lineup(self, cell: str) -> Lineup:
@@ -127,14 +129,19 @@ class Stage:
             budget=self._budget,
             calls=self._calls,
         )
-        return self._proxy.open(request)
+        session = self._proxy.open(request)
+        self._secrets[rollout.id] = session.secret()
+        return session
 
     async def score(self, rollout: Rollout, trace: Trace) -> Scores:
         taskset = self._cells[rollout.cell].cell.taskset
         return await self._run.tasksets[taskset.text].score(rollout.task, trace)
 
-    def logs(self, rollout: Rollout) -> Path:
-        return self._writer.logs(rollout.id)
+    def keep_output(self, rollout: Rollout, name: str, content: bytes) -> None:
+        folder = self._writer.logs(rollout.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        with self._masked(rollout):
+            (folder / name).write_bytes(self._writer.masker.raw(content))
 
     async def play_all(self) -> str | None:
         """Play every rollout. Get why the run ended early, or null."""
@@ -186,6 +193,16 @@ class Stage:
         for cell, task, attempt in rollouts(plan, self._run.tasks, self._run.resolved.settings.attempts):
             yield Rollout(new_id(), self._writer.name, cell.name, task, attempt)
 
+    @contextmanager
+    def _masked(self, rollout: Rollout) -> Iterator[None]:
+        """Mask the rollout's secret in what is written meanwhile, beside the keys that are always masked."""
+        secret = self._secrets.get(rollout.id, "")
+        self._writer.masker.add("session", secret)
+        try:
+            yield
+        finally:
+            self._writer.masker.forget("session")
+
     def _started(self, rollout: Rollout) -> None:
         self._watch.progress.start(rollout)
         self._writer.journal({"event": "started", **_names(rollout)})
@@ -199,7 +216,9 @@ class Stage:
         )
 
     def _finished(self, rollout: Rollout, trace: Trace) -> None:
-        self._writer.append(trace)
+        with self._masked(rollout):
+            self._writer.append(trace)
+        self._secrets.pop(rollout.id, None)
         self._watch.progress.finish(rollout, trace)
 
 

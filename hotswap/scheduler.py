@@ -59,15 +59,18 @@ class Scheduler:
         while True:
             trace = await self.play(rollout)
             failed = trace.outcome == "error"
-            tries.append(
-                Try(trace.error if failed else None, trace.cost_usd if trace.calls else 0.0, trace.usage)
-            )
+            tries.append(Try(trace.error if failed else None, _cost(trace), trace.usage))
             if not failed or len(tries) > self.retries or self._over() or not _worth_another(trace.error):
                 return _with_tries(trace, tries)
             self.tried(rollout, trace)
 
     def _over(self) -> bool:
         return self.winding_down.reason is not None or self.budget.over() is not None
+
+
+def _cost(trace: Trace) -> float | None:
+    """What a try cost: nothing where no call was made, and null where that of a call is not known."""
+    return 0.0 if trace.cost_usd is None and not trace.calls else trace.cost_usd
 
 
 def _worth_another(error: ErrorRecord | None) -> bool:

@@ -9,31 +9,31 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LAYERS = (
-    {"errors", "contracts", "registry", "processes", "provision", "_warden"},
-    {"messages", "records", "trace", "result", "graph", "dialects", "limits", "proxy", "models"},
+    {"errors", "records", "contracts", "registry", "processes", "provision"},
+    {"messages", "trace", "graph", "dialects", "limits", "proxy", "models"},
     {"harnesses", "runtimes", "tasksets", "presets"},
     {
         "worker",
-        "_worker_start",
+        "_worker_calls",
         "_worker_child",
+        "_worker_process",
+        "_worker_start",
         "_worker_tasks",
         "_worker_tasksets",
-        "_worker_process",
-        "_worker_calls",
+    }
+    | {
         "scoring",
         "settings",
         "plan",
+        "planned",
         "rollout",
         "verdict",
         "vitals",
-        "masking",
-        "lines",
-        "store",
-        "intervals",
-        "columns",
-        "metrics",
+        "scheduler",
+        "progress",
         "run",
-    },
+    }
+    | {"store", "lines", "masking", "result", "metrics", "intervals", "columns"},
     {"cli"},
 )
 HEAVY = {"aiohttp", "datasets", "docker", "openai", "pydantic", "rich", "typer", "genai_prices", "asyncio"}

@@ -11,7 +11,7 @@ from hotswap.limits import Budget, WindDown
 from hotswap.messages import Usage
 from hotswap.rollout import Rollout
 from hotswap.scheduler import Scheduler
-from hotswap.trace import CellRecord, TaskRecord, Trace
+from hotswap.trace import CallRecord, CellRecord, TaskRecord, Trace
 
 PROVIDER = ErrorRecord("provider", "agent", "overloaded", "busy")
 
@@ -27,6 +27,7 @@ def trace_of(rollout: Rollout, error: ErrorRecord | None = None, cost: float | N
     trace = Trace(id=rollout.id, run="run", cell=cell, task=TaskRecord(rollout.task.id, ""), attempt=0)
     trace.outcome = "error" if error else "scored"
     trace.error, trace.cost_usd, trace.usage = error, cost, Usage(10, 5)
+    trace.calls = [CallRecord(None, [], "chat", "/v1/chat/completions", "m", 200, 0.0)]
     return trace
 
 

@@ -51,6 +51,8 @@ class Job:
     """What `install` asked for, as the beginning of an argv in this box."""
     workdir: str
     """Absolute path in the box of the directory that the program works in."""
+    home: str
+    """Absolute path in the box of the home folder, which `Launch.files` are put into."""
     system: str | None = None
     context: str | None = None
     deadline_s: float | None = None
