@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 import tracemalloc
@@ -141,14 +142,19 @@ async def test_a_flood_of_output_costs_constant_memory() -> None:
 
 
 @in_loop
-async def test_a_live_stream_begins_at_the_beginning_and_a_slow_reader_slows_the_process() -> None:
+async def test_a_live_stream_has_everything_and_a_slow_reader_slows_the_process() -> None:
     family = Family("test")
-    running = await family.start(["head", "-c", "20000000", "/dev/zero"], env=ENV)
-    size = 0
-    async for data in running.output():
-        size += len(data)
+    running = await family.start(["head", "-c", "100000000", "/dev/zero"], env=ENV)
+    stream = running.output()
+    size = len(await anext(stream))
+    tracemalloc.start()
+    for _ in range(3000):
         await asyncio.sleep(0)
-    assert size == 20_000_000 == (await running.wait()).stdout.size
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+    async for data in stream:
+        size += len(data)
+    assert size == 100_000_000 == (await running.wait()).stdout.size
 
 
 @in_loop
@@ -649,6 +655,27 @@ def test_a_folder_is_removed_whatever_is_in_it(tmp_path: Path) -> None:
         path.chmod(0o000)
     assert remove_folder(str(box), 10)
     assert (outside / "file").read_text() == "stays"
+
+
+def test_a_folder_is_removed_by_one_who_is_not_root() -> None:
+    """Root is above all modes, so it becomes someone else for this."""
+    box = Path(tempfile.mkdtemp(prefix="hotswap-test-"))
+    (box / "a" / "b").mkdir(parents=True)
+    (box / "a" / "b" / "file").write_text("x")
+    for path in (box / "a" / "b" / "file", box / "a" / "b", box / "a"):
+        if os.getuid() == 0:
+            os.chown(path, 65534, 65534)
+        path.chmod(0o000)
+    if os.getuid() == 0:
+        os.chown(box, 65534, 65534)
+    child = os.fork()
+    if child == 0:
+        if os.getuid() == 0:
+            os.setuid(65534)
+        remove_folder(str(box), 10)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert not box.exists()
 
 
 def test_a_folder_that_is_deeper_than_any_path_may_be_is_removed(tmp_path: Path) -> None:
