@@ -26,6 +26,9 @@ from typing import Any
 MOST_DIGITS = 400
 """A longer number is no answer: a model that cannot stop wrote it."""
 
+MOST_READ = 10_000
+"""Characters, from the end, in which the last number is looked for."""
+
 DASH, APOSTROPHE = "-\u2013", "'\u2019"  # as a keyboard has it, and as a typesetter does
 NUMBER = re.compile(
     rf"""
@@ -34,7 +37,7 @@ NUMBER = re.compile(
       | (?<![^\W_])(?<![0-9]\.)
     )
     (?:
-        (?<![0-9]/)(?:(?P<whole>[0-9]+)[ ]+)?(?P<over>[0-9]+)[ ]?/[ ]?(?P<under>[0-9]*[1-9][0-9]*)
+        (?<![0-9]/)(?:(?P<whole>[0-9]+)[ ]+)?(?P<over>[0-9]+)[ ]?/[ ]?(?P<under>0*[1-9][0-9]*)
         (?![0-9/]|\.[0-9])
       | (?P<indian>[0-9]{{1,2}}(?:,[0-9]{{2}})+,[0-9]{{3}}(?:\.[0-9]+)?)(?![0-9])
       | (?P<commas>[0-9]{{1,3}}(?:,[0-9]{{3}})+(?:\.[0-9]+)?)(?![0-9])
@@ -85,6 +88,7 @@ def numbers(text: str) -> Iterator[Number]:
 
 def last_number(text: str) -> Number | None:
     r"""Get the last number of the last `\boxed{...}` that has one, or else of the whole text."""
+    text = text[-MOST_READ:]
     for part in (*reversed(boxed(text)), text):
         found = list(numbers(part))
         if found:
@@ -100,15 +104,18 @@ def number_of(value: Any) -> Number | None:
 
 
 def boxed(text: str) -> list[str]:
-    r"""Get the contents of each LaTeX `\boxed{...}`, braces inside included."""
+    r"""Get the contents of each LaTeX `\boxed{...}` that is closed, in the order in which they end."""
     found = []
-    for opening in re.finditer(r"\\(?:boxed|fbox)\s*\{", text):
-        depth = 1
-        for at in range(opening.end(), len(text)):
-            depth += {"{": 1, "}": -1}.get(text[at], 0)
-            if depth == 0:
-                found.append(text[opening.end() : at])
-                break
+    starts: list[
+        int | None
+    ] = []  # of each open brace: where a box's contents begin, or none for another brace
+    for brace in re.finditer(r"(\\f?box(?:ed)?\s*\{)|[{}]", text):
+        if brace[0] != "}":
+            starts.append(brace.end() if brace[1] else None)
+        elif starts:
+            start = starts.pop()
+            if start is not None:
+                found.append(text[start : brace.start()])
     return found
 
 

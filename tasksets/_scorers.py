@@ -1,7 +1,7 @@
 """The scorers that a taskset can ask for by name: each makes a Score of what was said and what is expected.
 
 Where a list is expected, any one of its values is right (but for `json`, where a list is a value of its own).
-What stands between <think> and </think> was not said to the user, and is left out.
+What stands between <think> and </think> before the answer was not said to the user, and is left out.
 """
 
 from __future__ import annotations
@@ -16,6 +16,12 @@ from hotswap.contracts.taskset import Score
 from hotswap.errors import UsageError
 from hotswap.tasksets._numbers import boxed, last_number, number_of
 from hotswap.tasksets._rows import RowError, as_text, parse_json
+
+JOINT = r"(?:,|/|\bor\b|\band\b)"
+LONE_LETTER = (
+    r"(?<![\w'.])([B-HJ-Z])(?![\w'])"  # A and I are words, but not in brackets or in a list of letters
+    rf"|\(([AI])\)|\b([AI])(?=\s*{JOINT}\s*[(\[]?[A-Z]\b)|(?<=or )([AI])\b|(?<=and )([AI])\b"
+)
 
 SHOWN = 200
 """Characters of an answer that a score quotes."""
@@ -41,9 +47,12 @@ class Scorer:
 
 
 def said(text: str | None) -> str:
-    """Get what the model said to the user: the answer without its thoughts, finished or not."""
-    text = re.sub(r"^.*</think>", "", text or "", flags=re.DOTALL)
-    return re.sub(r"<think>.*", "", text, flags=re.DOTALL).strip()
+    """Get what the model said to the user: the answer without the thoughts before it, finished or not."""
+    rest = (text or "").strip()
+    while rest.startswith("<think>"):
+        rest = rest.partition("</think>")[2].strip()
+    thoughts, end, answer = rest.partition("</think>")  # some templates swallow the tag that opens it
+    return answer.strip() if end and "<think>" not in thoughts else rest
 
 
 def _exact(answer: str, expected: Any, options: Options) -> Score:
@@ -117,16 +126,15 @@ def chosen_letter(answer: str) -> str | None:
     text = re.sub(r"[*_`$]", "", text).replace("\u2019", "'").strip()
     if alone := re.fullmatch(r"[(\[]?([A-Za-z])[)\].:]*", text):
         return alone[1].upper()
-    hedge = r"(?!\s*(?:,|/|or\b|and\b)\s*[(\[]?[A-Z]\b)"
+    hedge = rf"(?!\s*{JOINT}\s*[(\[]?[A-Z]\b)"
     named = r"(?i:\b(?:answer|choice|option)\b)(?i:\s+(?:is|would\s+be|must\s+be))?(?i:\s+(?:option|choice))?"
     stated = re.findall(rf"{named}\s*[:=]?\s*[(\[]?([A-Z])(?![\w']){hedge}", text)
     if stated and re.search(r"(?i:\banswer\b|\bchoice\b)", text):
         return str(stated[-1])
     if leading := re.match(rf"[(\[]?([A-Z])[)\].:]{hedge}(?=\s)", text):
         return leading[1]
-    letters = set(stated) or set(re.findall(r"(?<![\w'.])([B-HJ-Z])(?![\w'])|\(([AI])\)", text))
-    single = {"".join(letter) for letter in letters}
-    return single.pop() if len(single) == 1 else None
+    letters = set(stated) or {"".join(found) for found in re.findall(LONE_LETTER, text)}
+    return letters.pop() if len(letters) == 1 else None
 
 
 def _letter(value: Any) -> str | None:
@@ -154,10 +162,10 @@ def _flags(options: Options) -> re.RegexFlag:
 
 
 def _find_json(answer: str) -> Any:
-    fenced = re.findall(r"```(?:json)?\s*\n(.*?)```", answer, re.DOTALL)
-    bracketed = re.search(r"[{\[].*[}\]]", answer, re.DOTALL)
-    candidates = [answer, *reversed(fenced), *([bracketed[0]] if bracketed else [])]
-    for candidate in candidates:
+    fenced = re.findall(r"```(?:json)?[ \t]*\n(.*?)```", answer, re.DOTALL)
+    first = min((answer.find(bracket) for bracket in "{[" if bracket in answer), default=0)
+    bracketed = answer[first : max(answer.rfind("}"), answer.rfind("]")) + 1]
+    for candidate in (answer, *reversed(fenced), bracketed):
         try:
             return parse_json(candidate.strip())
         except RowError:

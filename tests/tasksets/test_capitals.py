@@ -7,13 +7,13 @@ import sys
 import time
 
 import pytest
+from _kit import answers
 
 from hotswap.contracts.task import Task
 from hotswap.contracts.taskset import Score
 from hotswap.tasksets._naming import read
 from hotswap.tasksets._places import countries, other_cities
 from hotswap.tasksets.capitals import Capitals
-from hotswap.trace import CellRecord, TaskRecord, Trace
 
 RIGHT = """
 france | Paris
@@ -183,17 +183,8 @@ germany | berlin or bonn
 
 
 def score(task_id: str, answer: str | None) -> Score:
-    taskset = Capitals()
-    task = next(task for task in taskset.load() if task.id == task_id)
-    [method] = taskset.scoring()
-    found = method.call(task, trace(task, answer))
-    assert isinstance(found, Score)
-    return found
-
-
-def trace(task: Task, answer: str | None) -> Trace:
-    cell = CellRecord("cell", "capitals", "loop", "1", "model", "local")
-    return Trace("id", "run", cell, TaskRecord(task.id, task.hash), 0, answer=answer)
+    task = next(task for task in Capitals().load() if task.id == task_id)
+    return answers.score(Capitals(), task, answer)
 
 
 @pytest.mark.parametrize("case", RIGHT)

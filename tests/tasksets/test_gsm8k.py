@@ -1,0 +1,121 @@
+"""GSM8K from a local copy, on the real rows where there are any, and from a hub that cannot be reached."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from _kit.answers import score
+
+from hotswap.contracts.task import Task
+from hotswap.errors import UsageError
+from hotswap.tasksets.gsm8k import Gsm8k
+
+ROWS = [
+    {"question": "Two and two?", "answer": "2+2=<<2+2=4>>4\n#### 4"},
+    {"question": "A price in {braces}?", "answer": "#### 2,125"},
+    {"question": "Below zero?", "answer": "It is cold.\n#### -10"},
+]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    path = tmp_path / "copy.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+@pytest.fixture(scope="module")
+def real() -> tuple[Path, list[Task]]:
+    path = Path(os.environ.get("HOTSWAP_TEST_DATA", "")) / "gsm8k" / "test.jsonl"
+    if not path.is_file():
+        pytest.skip("no gsm8k/test.jsonl in the folder that HOTSWAP_TEST_DATA names")
+    return path, list(Gsm8k(path=path).load())
+
+
+def test_ids_count_the_rows_of_the_split(copy: Path) -> None:
+    tasks = list(Gsm8k(path=copy).load())
+    assert [task.id for task in tasks] == ["test-0", "test-1", "test-2"]
+    assert [task.answer for task in tasks] == ["4", "2125", "-10"]
+    assert tasks[1].prompt.startswith("A price in {braces}?\n\n")
+    assert next(iter(Gsm8k(path=copy, split="train").load())).id == "train-0"
+    assert next(iter(Gsm8k(path=copy, prompt="Q: {question}").load())).prompt == "Q: Two and two?"
+
+
+def test_rows_that_are_no_gsm8k_are_refused_with_their_lines(copy: Path) -> None:
+    copy.write_text(
+        '{"question": "q", "answer": "4"}\n{"prompt": "q"}\n{"question": "q", "answer": "#### four"}\n'
+    )
+    with pytest.raises(UsageError) as caught:
+        list(Gsm8k(path=copy).load())
+    assert [problem.removeprefix(str(copy)) for problem in caught.value.problems] == [
+        ":1: the reference answer does not end with '#### NUMBER': '4'",
+        ":2: no column 'answer' (this row has 'prompt')",
+        ":3: the reference answer does not end with '#### NUMBER': '#### four'",
+    ]
+
+
+def test_all_1319_rows_are_read(real: tuple[Path, list[Task]]) -> None:
+    _, tasks = real
+    assert len(tasks) == 1319
+    assert len({task.id for task in tasks}) == 1319
+    assert len({task.hash for task in tasks}) == 1319
+    assert tasks[12].id == "test-12"
+    assert tasks[12].answer == "13"
+
+
+def test_the_first_rows_of_the_real_data_are_the_same_with_any_number_of_tasks(
+    real: tuple[Path, list[Task]],
+) -> None:
+    path, tasks = real
+    assert list(itertools.islice(Gsm8k(path=path).load(), 100)) == tasks[:100]
+
+
+def test_the_reference_is_right_and_a_wrong_answer_is_not_on_every_row(real: tuple[Path, list[Task]]) -> None:
+    path, tasks = real
+    taskset = Gsm8k(path=path)
+    references = [json.loads(line)["answer"] for line in path.read_text().splitlines()]
+    for task, reference in zip(tasks, references, strict=True):
+        number = Fraction(task.answer)
+        assert score(taskset, task, reference).value == 1
+        for right in (
+            "{:,}",
+            "The answer is {}.",
+            "**${:,}.00**",
+            r"\boxed{{{}}}",
+            "{}%",
+            "So {} eggs",
+            "= {} cm^2",
+        ):
+            assert score(taskset, task, right.format(int(number))).value == 1, (task.id, right)
+        for wrong in (number + 1, -number - 1, number * 10 + 1, number + Fraction(1, 2)):
+            assert score(taskset, task, f"{reference}\nNo, it is {float(wrong)}").value == 0, task.id
+        assert score(taskset, task, "I do not know.").value == 0
+        assert score(taskset, task, None).value == 0
+
+
+def test_each_score_keeps_what_was_read_and_what_was_expected(copy: Path) -> None:
+    task = next(iter(Gsm8k(path=copy).load()))
+    found = score(Gsm8k(path=copy), task, "2 + 3 = 5 apples")
+    assert (found.value, found.extracted, found.expected) == (0.0, "5", "4")
+    assert found.note == "the last number is another one"
+
+
+def test_a_hub_that_cannot_be_reached_is_one_error_that_names_the_way_out(tmp_path: Path) -> None:
+    code = (
+        "from hotswap.errors import UsageError\nfrom hotswap.tasksets.gsm8k import Gsm8k\n"
+        "try:\n    next(iter(Gsm8k().load()))\nexcept UsageError as error:\n    print(*error.problems, sep='\\n')\n"
+    )
+    offline = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_TELEMETRY": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=offline, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count("\n") == 1
+    assert done.stdout.startswith("gsm8k: openai/gsm8k could not be had from its hub (")
+    assert "--taskset.path FILE.jsonl" in done.stdout
