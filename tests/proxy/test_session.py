@@ -136,6 +136,8 @@ async def test_after_its_end_a_session_takes_nothing_and_adds_nothing() -> None:
         with pytest.raises(aiohttp.ClientError):
             await late
         assert (await seat.ask("c")).status == 401
+        async with seat.client.get(f"{seat.url}/v1/models", headers=seat.auth) as models:
+            assert models.status == 401
         assert seat.trace().to_line() == before
         assert [call.error is None for call in seat.trace().calls] == [True, False]
 
