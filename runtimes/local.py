@@ -51,14 +51,13 @@ class LocalBox(Box):
 
     def __init__(self, folder: Path, needs: Needs, env: dict[str, str]) -> None:
         self.folder = folder
-        for name in ("workdir", "home", "tmp"):
-            (folder / name).mkdir()
-        self.workdir = str(folder / "workdir")
-        self.home = str(folder / "home")
+        self.workdir, self.home, temporary = (f"{folder}/{name}" for name in ("workdir", "home", "tmp"))
+        for path in (self.workdir, self.home, temporary):
+            Path(path).mkdir()
         self.url = f"http://{_in_url(needs.gate.host)}:{needs.gate.port}"
         self._env = env | {
             "HOME": self.home,
-            "TMPDIR": str(folder / "tmp"),
+            "TMPDIR": temporary,
             "PWD": self.workdir,
             "GIT_CEILING_DIRECTORIES": str(folder),
         }
@@ -68,7 +67,7 @@ class LocalBox(Box):
         if command.user not in (None, _me()):
             message = f"the local runtime runs everything as {_me()}, not as {command.user}"
             raise Fault("taskset", "box", "user", message)
-        cwd = str(Path(self.workdir, command.cwd or ""))
+        cwd = str(Path(self.workdir, command.cwd)) if command.cwd else self.workdir
         return await self._family.start(
             command.argv,
             env={**self._env, "PWD": cwd, **command.env},
@@ -201,12 +200,16 @@ class Local(Runtime):
     def _environment(self) -> dict[str, str]:
         return environment(self.env)
 
-    def _folder(self) -> Path:
+    @cached_property
+    def _parent(self) -> str:
         if self.root is not None:
-            parent: Path | None = Path(self.root).expanduser().resolve()
-        else:
-            parent = DISK if _usable(DISK) else None
-        return Path(tempfile.mkdtemp(prefix="hotswap-", dir=parent)).resolve()
+            return os.path.realpath(Path(self.root).expanduser())
+        return os.path.realpath(DISK if _usable(DISK) else tempfile.gettempdir())
+
+    def _folder(self) -> Path:
+        folder = Path(f"{self._parent}/hotswap-{os.urandom(5).hex()}")
+        folder.mkdir(mode=0o700)  # fails where someone else has made it
+        return folder
 
 
 def _usable(folder: Path) -> bool:
