@@ -48,7 +48,7 @@ def written(value: Any) -> str:
 def _ask_worker(entry: Entry) -> tuple[Setting, ...]:
     import asyncio  # these two cost more than all other lists
 
-    from hotswap.worker import Worker
+    from hotswap.worker.worker import Worker
 
     async def ask() -> tuple[Setting, ...]:
         async with Worker() as worker:

@@ -24,7 +24,7 @@ from hotswap.plan import Cell, cells, pairing_problems, select
 from hotswap.settings import Resolved, Settings
 from hotswap.settings.choices import choose
 from hotswap.trace import CellRecord
-from hotswap.worker import OpenTaskset, Worker
+from hotswap.worker.worker import OpenTaskset, Worker
 
 
 @dataclass(frozen=True)

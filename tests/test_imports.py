@@ -14,12 +14,6 @@ LAYERS = (
     {"harnesses", "runtimes", "tasksets", "presets"},
     {
         "worker",
-        "_worker_calls",
-        "_worker_child",
-        "_worker_process",
-        "_worker_start",
-        "_worker_tasks",
-        "_worker_tasksets",
     }
     | {
         "scoring",

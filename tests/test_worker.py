@@ -23,7 +23,7 @@ from hotswap.messages import ToolCall
 from hotswap.registry import Entry
 from hotswap.scoring import Scores
 from hotswap.trace import Node
-from hotswap.worker import OpenTaskset, Worker, _fields
+from hotswap.worker.worker import OpenTaskset, Worker, _fields
 
 HEAD = """
 import asyncio, ctypes, itertools, math, os, pathlib, signal, sys, time
@@ -150,7 +150,7 @@ def test_a_traceback_shows_the_line_of_the_taskset(tmp_path: Path) -> None:
     scores = score(tmp_path, "@reward\ndef bad(self):\n    return {}['gold']  # here\n")
     assert scores.error is not None
     assert "['gold']  # here" in (scores.error.detail or "")
-    assert "_worker_child" not in (scores.error.detail or "")
+    assert "worker/child.py" not in (scores.error.detail or "")
 
 
 def test_odd_text_and_nan_in_a_trace_reach_the_function(tmp_path: Path) -> None:
@@ -556,7 +556,7 @@ GUARDED = """
 import asyncio, sys
 from hotswap import registry
 from hotswap.processes import guard
-from hotswap.worker import Worker
+from hotswap.worker.worker import Worker
 
 async def main():
     guard()

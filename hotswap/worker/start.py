@@ -1,7 +1,7 @@
-"""The first lines that run in a worker: `python _worker_start.py FD`, in the Python that has the taskset's
+"""The first lines that run in a worker: `python start.py FD`, in the Python that has the taskset's
 packages.
 
-hotswap need not be installed there. The package is built from the folder that this file lies in, so that
+hotswap need not be installed there. The package is built from the folder above this file's, so that
 nothing else of our environment (our site-packages, our pins) comes along. Written so that an older Python can
 read it too, and be told what is missing.
 """
@@ -30,15 +30,15 @@ def build_package(folder: Path) -> None:
 
 def main() -> None:
     """Serve the channel that the command line names."""
-    folder = Path(__file__).absolute().parent
-    sys.path[:] = [path for path in sys.path if Path(path).absolute() != folder]
+    here = Path(__file__).absolute().parent
+    sys.path[:] = [path for path in sys.path if Path(path).absolute() != here]
     if sys.version_info < OLDEST:
         version = ".".join(map(str, sys.version_info[:2]))
         sys.exit(
             f"{sys.executable} is Python {version}, and a taskset needs {'.'.join(map(str, OLDEST))} or newer"
         )
-    build_package(folder)
-    from hotswap._worker_child import serve
+    build_package(here.parent)
+    from hotswap.worker.child import serve
 
     serve(int(sys.argv[1]))
 

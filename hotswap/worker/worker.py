@@ -23,13 +23,13 @@ from types import TracebackType
 from typing import Any
 
 from hotswap import records
-from hotswap._worker_calls import Call, Calls
-from hotswap._worker_process import WorkerProcess
 from hotswap.contracts.task import Task
 from hotswap.errors import Fault, UsageError
 from hotswap.registry import Entry
 from hotswap.scoring import Scores
 from hotswap.trace import Trace
+from hotswap.worker.calls import Call, Calls
+from hotswap.worker.process import WorkerProcess
 
 BATCH = 256
 """Tasks that are asked for at once, at most."""

@@ -37,14 +37,14 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from hotswap import records
-from hotswap._worker_tasks import Reading, explained, told
-from hotswap._worker_tasksets import Opened, build, describe
 from hotswap.contracts.task import Task
 from hotswap.contracts.taskset import ScoringMethod
 from hotswap.errors import ErrorRecord, UsageError
 from hotswap.registry import Entry
 from hotswap.scoring import Sheet
 from hotswap.trace import Trace
+from hotswap.worker.tasks import Reading, explained, told
+from hotswap.worker.tasksets import Opened, build, describe
 
 if TYPE_CHECKING:
     import asyncio

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hotswap._worker_tasks import Reading, explained
 from hotswap.contracts.options import MISSING, options
 from hotswap.contracts.taskset import ScoringMethod, Taskset
 from hotswap.errors import UsageError
 from hotswap.registry import Entry, load
 from hotswap.scoring import plain
+from hotswap.worker.tasks import Reading, explained
 
 
 @dataclass

@@ -63,7 +63,7 @@ def command(python: Sequence[str], fd: int) -> list[str]:
     flags = ["-P"] if is_ours(python) else ["-I"]
     if is_ours(python) and not site.ENABLE_USER_SITE:
         flags.append("-s")
-    start = Path(__file__).with_name("_worker_start.py")
+    start = Path(__file__).with_name("start.py")
     return [*python, *flags, "-X", "utf8", str(start), str(fd)]
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hotswap import records
-from hotswap._worker_process import WorkerProcess
 from hotswap.errors import DETAIL_LIMIT, ErrorRecord, Fault, UsageError
 from hotswap.scoring import fault, out_of_time
+from hotswap.worker.process import WorkerProcess
 
 GRACE_S = 2.0
 """Between telling a function that its time is up and ending the worker."""
