@@ -3,9 +3,9 @@ UV ?= uv
 RUN = $(UV) run --group dev
 TREE = .typecheck
 
-.PHONY: check format lint types test docs bench clean
+.PHONY: check format lint types docs docs-fresh test bench clean
 
-check: lint types test
+check: lint types docs-fresh test
 
 format:
 	$(RUN) ruff format .
@@ -20,6 +20,13 @@ types:
 	rm -rf $(TREE)
 	$(UV) pip install --quiet --no-deps --target $(TREE) .
 	cd $(TREE) && ../.venv/bin/mypy --strict hotswap
+
+# The generated parts of the documentation.
+docs:
+	$(RUN) python docs/_generate.py
+
+docs-fresh:
+	$(RUN) python docs/_generate.py --check
 
 test:
 	$(RUN) pytest

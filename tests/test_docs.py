@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from _kit.docs import PAGES, ROOT, Desk, answer, blocks, mismatch
 from _kit.provider import Provider
 
 GENERATE = ROOT / "docs" / "_generate.py"
-RUN = {"python", "toml", "json", "console"}
+RUN = {"python", "toml", "json", "jsonl", "console"}
 NOT_RUN = {"text", "sh"}
 """Languages of blocks that are no code of ours, or that set a machine up."""
 SHOWN_ELSEWHERE = "$ uv run eval capitals\n"

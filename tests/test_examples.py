@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from _kit.docs import ROOT, answer
 from _kit.evals import Done, evaluate
 from _kit.provider import Provider

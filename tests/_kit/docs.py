@@ -3,6 +3,7 @@
     python     a block whose first line is `# NAME.py` is written under that name; every one is executed
     toml       likewise `# NAME.toml`; every one is read as a settings file
     json       is parsed
+    jsonl      is written as questions.jsonl
     console    each line that begins with `$ ` is run by bash; the lines below it are what it must print
 
 What a command prints is compared as `shape` leaves it: times, ids and the tokens of a moment differ from run to run.
@@ -112,7 +113,9 @@ class Desk:
     def __init__(self, folder: Path, provider: Provider) -> None:
         self.folder = folder / "desk"
         self._provider = provider
-        shutil.copytree(ROOT / "examples", self.folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "examples", self.folder / "examples", ignore=shutil.ignore_patterns("__pycache__")
+        )
         self._around = folder / "around"
         self._around.mkdir()
         self._env = self._environment()
@@ -128,6 +131,8 @@ class Desk:
             self._read(text, block)
         elif block.language == "json":
             json.loads(text)
+        elif block.language == "jsonl":
+            (self.folder / "questions.jsonl").write_text(text, "utf-8")
         elif block.language == "console":
             return [f"{block.where}: {problem}" for step in block.steps() for problem in self._step(step)]
         return []
@@ -169,7 +174,7 @@ class Desk:
         return {
             "PATH": f"{self._around}:{programs}:{os.environ['PATH']}",
             "HOME": str(self._around),
-            "HOTSWAP_USER_FILE": str(self._around / "user.toml"),
+            "HOTSWAP_USER_FILE": "../around/user.toml",
             "UV": real,
             "COLUMNS": "100",
             "LANG": "C.UTF-8",
@@ -178,7 +183,7 @@ class Desk:
     def _user_settings(self) -> Iterator[str]:
         rows = [{"question": f"What is {n} plus {n}?", "answer": f"#### {2 * n}"} for n in range(25)]
         (self._around / "gsm8k.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        yield f"[taskset.gsm8k]\npath = {json.dumps(str(self._around / 'gsm8k.jsonl'))}"
+        yield '[taskset.gsm8k]\npath = "../around/gsm8k.jsonl"'
         for name in ELSEWHERE:
             yield f'[models."{name}"]\nurl = "{self._provider.url}"\nprices = {{ input = 0.25, output = 2.0 }}'
 
@@ -189,6 +194,6 @@ def answer(request: Received) -> Reply:
     asked = " ".join(str(message["content"]) for message in messages if message["role"] == "user")
     if request.json.get("tools") and messages[-1]["role"] == "user":
         return call_tool("bash", {"command": "ls"})
-    if sum_ := re.search(r"(\d+) (?:plus|\+|and) (\d+)", asked):
-        return say(str(int(sum_[1]) + int(sum_[2])))
+    if sum_ := re.search(r"(\S+) plus (\S+)\?", asked):
+        return say(str(sum(int(part.replace(",", "")) for part in sum_.groups())))
     return say(next((known for word, known in KNOWN.items() if word in asked), "42"))
