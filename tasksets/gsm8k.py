@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -52,16 +53,23 @@ class Gsm8k(Taskset):
 
     def _from_hub(self) -> Iterator[Row]:
         """Rows of the data set, which is fetched once and then mapped from the hub's cache on this disk."""
+        if not re.fullmatch(r"[0-9a-f]{40}", self.revision):
+            raise UsageError(
+                f"taskset.revision = {self.revision!r}: the commit itself is wanted, 40 hex digits"
+            )
+        instead = "with a local copy: --taskset.path FILE.jsonl"
         try:
             from datasets import load_dataset  # type: ignore[import-untyped]
 
             rows = load_dataset(HUB, "main", split=self.split, revision=self.revision)
         except Exception as error:
-            reason = " ".join(str(error).split())[:300]
-            raise UsageError(
-                f"gsm8k: {HUB} could not be had from its hub ({type(error).__name__}: {reason}); "
-                "with a local copy: --taskset.path FILE.jsonl"
-            ) from error
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            raise UsageError(f"gsm8k: {HUB} could not be had from its hub ({reason}); {instead}") from error
+        # without a connection, `datasets` takes whatever commit its cache has
+        commit = Path(rows.cache_files[0]["filename"]).parent.name
+        if commit != self.revision:
+            asked = f"taskset.revision is {self.revision}"
+            raise UsageError(f"gsm8k: the hub's cache holds commit {commit}, and {asked}; {instead}")
         for index, values in enumerate(rows):
             yield Row(index + 1, values)
 
