@@ -119,7 +119,7 @@ def _setting_table(section: type[BaseModel], names: Iterable[str], before: str) 
 
 def _setting(section: type[BaseModel], name: str, before: str) -> tuple[str, str, str, str]:
     field = section.model_fields[name]
-    default = field.get_default(call_default_factory=True)
+    default: Any = field.get_default(call_default_factory=True)
     kind = Option(name, field.annotation, default, "").type_name.replace("dict", "a table")
     if isinstance(default, Selected):
         default, kind = default.name, "a name, or a list of names"
@@ -155,7 +155,7 @@ def presets() -> str:
 
 
 def _without_example(summary: str) -> str:
-    return re.sub(r":? `-m [^`]*`,?", "", summary)
+    return re.sub(r":? `-m [^`]*`", "", summary)
 
 
 def tasksets() -> str:
