@@ -2,6 +2,7 @@
 UV ?= uv
 RUN = $(UV) run --group dev
 TREE = .typecheck
+PYTEST ?= -n auto
 
 .PHONY: check format lint types docs docs-fresh test bench clean
 
@@ -29,7 +30,7 @@ docs-fresh:
 	$(RUN) python docs/_generate.py --check
 
 test:
-	$(RUN) pytest
+	$(RUN) pytest $(PYTEST)
 
 bench:
 	for script in benchmarks/*.py; do $(RUN) python $$script || exit 1; done

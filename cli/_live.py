@@ -74,7 +74,7 @@ def _picture(progress: Progress, width: int) -> RenderableType:
         count,
         _pace(progress),
     )
-    lines = [
+    lines: list[RenderableType] = [
         bar,
         Text(
             " · ".join([*_facts(progress), f"{len(progress.running)} running"]),

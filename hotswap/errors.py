@@ -59,7 +59,9 @@ class ErrorRecord:
 class Fault(HotswapError):
     """One rollout went wrong, with the blame already decided."""
 
-    def __init__(self, blame: Blame, stage: Stage, kind: str, message: str, detail: str | None = None) -> None:
+    def __init__(
+        self, blame: Blame, stage: Stage, kind: str, message: str, detail: str | None = None
+    ) -> None:
         """`kind` is the record's `type`."""
         super().__init__(message)
         self.record = ErrorRecord(blame, stage, kind, message, detail[-DETAIL_LIMIT:] if detail else None)

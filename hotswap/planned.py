@@ -141,7 +141,8 @@ def _with_model(
 
 def _models(resolved: Resolved, environment: Mapping[str, str]) -> dict[str, Model]:
     tables = resolved.settings.model_tables()
-    found, problems = {}, []
+    found: dict[str, Model] = {}
+    problems: list[str] = []
     for choice in resolved.chosen["model"]:
         try:
             found[choice.text] = models.resolve(choice.ref, tables, environment, choice.settings)
@@ -154,7 +155,8 @@ def _models(resolved: Resolved, environment: Mapping[str, str]) -> dict[str, Mod
 
 def _build(plan: tuple[Cell, ...]) -> dict[tuple[str, str], Part]:
     """Build every harness and runtime once, by kind and text, and ask the runtimes whether this machine has them."""
-    parts, problems = {}, []
+    parts: dict[tuple[str, str], Part] = {}
+    problems: list[str] = []
     for choice in {(choice.kind, choice.text): choice for cell in plan for choice in cell.choices}.values():
         if choice.kind not in ("harness", "runtime"):
             continue

@@ -23,7 +23,7 @@ from hotswap.messages import ToolCall
 from hotswap.registry import Entry
 from hotswap.scoring import Scores
 from hotswap.trace import Node
-from hotswap.worker.worker import OpenTaskset, Worker, _fields
+from hotswap.worker.worker import OpenTaskset, Worker
 
 HEAD = """
 import asyncio, ctypes, itertools, math, os, pathlib, signal, sys, time
@@ -872,28 +872,3 @@ def test_two_tasksets_share_one_process(tmp_path: Path) -> None:
     first, second = asyncio.run(both())
     assert (first.metrics["which"], second.metrics["which"]) == (1.0, 2.0)
     assert first.metrics["pid"] == second.metrics["pid"]
-
-
-# -- size
-
-
-def test_writing_a_large_trace_does_not_hold_up_the_event_loop(tmp_path: Path) -> None:
-    trace = traces.scored(answer="Paris")
-    for number in range(3, 20_003):
-        trace.messages.append(Node(number, number - 1, "user", "word " * 200))
-    began = time.monotonic()
-    _fields(b"", TASK, trace)
-    at_once_s = time.monotonic() - began
-
-    async def longest_wait() -> float:
-        longest = 0.0
-        async with opened(tmp_path, RIGHT) as taskset:
-            scoring = asyncio.create_task(taskset.score(TASK, trace))
-            while not scoring.done():
-                began = time.monotonic()
-                await asyncio.sleep(0)
-                longest = max(longest, time.monotonic() - began)
-            assert values(scoring.result()) == {"right": 1.0}
-        return longest
-
-    assert asyncio.run(longest_wait()) < at_once_s / 2

@@ -16,17 +16,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
+from typing import Any, ClassVar, Literal, TypeVar, overload
 
 from hotswap.contracts.options import Part
 from hotswap.contracts.task import Task
 from hotswap.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    Outcome = "float | bool | Score | Mapping[str, float | bool | Score]"
-    ScoringFunction = Callable[..., Outcome | Awaitable[Outcome]]
 
 Kind = Literal["reward", "metric"]
 F = TypeVar("F", bound=Callable[..., Any])

@@ -18,11 +18,15 @@ GRACE_S = 0.5
 KILL_S = 5.0
 """After this long, what KILL has not ended (another user's process, one stuck in the kernel) is given up."""
 LONGEST_NAP_S = 0.05
+QUIET_LOOKS = 5
+"""So many looks in a row must find nothing: a process that is replaced by a child of its own, between two looks at
+the one's parent and the other's, is missed by a single one."""
+QUIET_NAP_S = 0.001
 
 
 async def end_all(marks: Collection[int]) -> list[int]:
     """End all processes of these marks; get those that could not be ended. Carried through when cancelled."""
-    if not kin().find(marks):
+    if not any(kin().find(marks) for _ in range(2)):
         return []
     return await carry_through(_end_all(marks))
 
@@ -72,14 +76,15 @@ def _ending(marks: Collection[int]) -> Iterator[float]:
 
 
 def _killing(marks: Collection[int]) -> Iterator[float]:
-    deadline = time.monotonic() + KILL_S
+    deadline, quiet = time.monotonic() + KILL_S, 0
     for nap_s in _naps():
         living = _frozen(marks)
         for pid in living:
             send(pid, signal.SIGKILL)
-        if not living or time.monotonic() > deadline:
+        quiet = 0 if living else quiet + 1
+        if quiet == QUIET_LOOKS or time.monotonic() > deadline:
             return
-        yield nap_s
+        yield nap_s if living else QUIET_NAP_S
 
 
 def _frozen(marks: Collection[int]) -> list[int]:

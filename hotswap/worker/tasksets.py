@@ -77,7 +77,7 @@ def describe(entry: Entry) -> dict[str, Any]:
                 "default": None if option.default is MISSING else plain(option.default),
                 "doc": option.doc,
             }
-            for option in options(cls)  # type: ignore[arg-type]
+            for option in options(cls)
         ],
         "scoring": [
             {"name": method, "kind": scoring.kind, "weight": scoring.weight, "timeout_s": scoring.timeout_s}
