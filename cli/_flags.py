@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
 from hotswap.errors import UsageError
@@ -16,6 +17,8 @@ from hotswap.settings.layers import Given, undotted
 SHORT = {"-m": "model", "-H": "harness", "-r": "runtime", "-n": "tasks", "-k": "attempts", "-o": "output"}
 SWITCHES = ("shuffle",)
 """Settings that are true where the flag stands alone; `--no-shuffle` is false."""
+LONG = ("dry-run", "file", "help", "json", "pilot", "shuffle", "yes")
+"""Options that are no settings with a value; suggested where one is nearly written."""
 WORDS = ("true", "false", "yes", "no", "on", "off")
 
 
@@ -125,7 +128,9 @@ def _value(name: str, words: _Words) -> str | bool:
         return next(words) if following in WORDS else True
     if following is None or following.startswith("--") or following in SHORT or following == "-f":
         if "." not in name:
-            raise UsageError(f"--{name} needs a value: --{name} VALUE")
+            close = get_close_matches(name, LONG, n=1)
+            meant = f". Did you mean --{close[0]}?" if close else f": --{name} VALUE"
+            raise UsageError(f"--{name} needs a value{meant}")
         return True
     return next(words)
 

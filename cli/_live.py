@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from hotswap.cli._say import count
+from hotswap.columns import dollars
 from hotswap.progress import Progress
 
 if TYPE_CHECKING:
@@ -44,14 +46,18 @@ async def _redraw(progress: Progress, console: Console) -> None:
 
 
 async def _print_lines(progress: Progress, console: Console) -> None:
-    printed, last_s = -1, 0.0
-    while True:
-        step = PLAIN_STEPS * progress.done // progress.planned if progress.planned else 0
-        late = progress.elapsed_s - last_s >= PLAIN_EVERY_S
-        if progress.planned and (step > printed or late):
-            printed, last_s = max(step, printed), progress.elapsed_s
-            console.print(plain_line(progress), markup=False, highlight=False, soft_wrap=True)
-        await asyncio.sleep(POLL_S)
+    step, last_s = -1, 0.0
+    try:
+        while True:
+            now = PLAIN_STEPS * progress.done // progress.planned if progress.planned else -1
+            late = progress.planned and progress.elapsed_s - last_s >= PLAIN_EVERY_S
+            if now > step or late:
+                step, last_s = now, progress.elapsed_s
+                console.print(plain_line(progress), soft_wrap=True)
+            await asyncio.sleep(POLL_S)
+    finally:
+        if progress.planned and PLAIN_STEPS * progress.done // progress.planned > step:
+            console.print(plain_line(progress), soft_wrap=True)
 
 
 def plain_line(progress: Progress) -> str:
@@ -94,7 +100,7 @@ def _facts(progress: Progress) -> list[str]:
     if progress.mean_reward is not None:
         facts.append(f"mean reward {progress.mean_reward:.2f}")
     errors = ", ".join(f"{count} {who}" for who, count in sorted(progress.errors.items()))
-    facts.append(f"{progress.errors.total()} errors" + (f" ({errors})" if errors else ""))
+    facts.append(count(progress.errors.total(), "error") + (f" ({errors})" if errors else ""))
     if progress.retried:
         facts.append(f"{progress.retried} tried again")
     if progress.tokens:
@@ -102,7 +108,7 @@ def _facts(progress: Progress) -> list[str]:
             f"{progress.tokens:,} tokens, {progress.output_tokens / max(progress.elapsed_s, 0.1):.0f} written a second"
         )
     if progress.cost_usd:
-        facts.append(f"${progress.cost_usd:.4f}")
+        facts.append(dollars(progress.cost_usd))
     return facts
 
 

@@ -48,7 +48,7 @@ async def _play(resolved: Resolved, line: Line, console: Console) -> Report:
         async with planned(resolved, os.environ) as run:
             watch.say(headline(run))
             async with live(watch.progress, console):
-                return await execute(run, watch, [program(), *sys.argv[1:]])
+                return await execute(run, watch, [*program().split(), *sys.argv[1:]])
 
 
 def headline(run: PlannedRun) -> str:

@@ -42,13 +42,13 @@ def closing(summary: Summary, command: str | None = None) -> str:
     wrong = "wrong" if all(row.binary for row in summary.rows) else "below a reward of 1"
     errors = count(summary.errors, "error") if summary.errors else "no errors"
     blames = f" ({by_blame(summary.errors_by_blame)})" if summary.errors else ""
-    said = f"{summary.wrong or 'none'} {wrong}, {errors}{blames} of {count(summary.finished, 'rollout')}"
+    judged = f"{summary.wrong or 'none'} {wrong}" if summary.scored else "nothing was scored"
+    said = f"{judged}, {errors}{blames} of {count(summary.finished, 'rollout')}"
     planned = summary.planned
     if planned is not None and planned > summary.finished:
         said += f"; {planned - summary.finished} of {planned} were not played"
-    todo = (
-        f"To see them: {command} --failed" if summary.wrong or summary.errors else f"To see them: {command}"
-    )
+    failed = summary.wrong or summary.errors
+    todo = f"To see them: {command} --failed" if failed else f"To see the rollouts: {command}"
     return f"{said[0].upper()}{said[1:]}.\n{todo}"
 
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from hotswap.metrics import Mean, PassAt, Row, Sum, Summary
 
 NOTHING = "-"
+QUIET = ("tool_calls", "invalid_tool_calls", "truncated_answers", "empty_answer")
+"""Metrics that are shown where they are not 0 in every row; the files always have them."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,16 @@ def _means(summary: Summary) -> list[Column]:
     found = []
     if len(rewards) > 1:
         found = [Column(name, lambda row, name=name: _mean(row.rewards.get(name))) for name in rewards]  # type: ignore[misc]
-    return found + [Column(name, lambda row, name=name: _mean(row.metrics.get(name))) for name in metrics]  # type: ignore[misc]
+    shown = [
+        name for name in metrics if name not in QUIET or any(_is_loud(row, name) for row in summary.rows)
+    ]
+    return found + [Column(name, lambda row, name=name: _mean(row.metrics.get(name))) for name in shown]  # type: ignore[misc]
+
+
+def _is_loud(row: Row, metric: str) -> bool:
+    """Whether there is anything but a 0 to be seen."""
+    mean = row.metrics.get(metric)
+    return mean is not None and (mean.mean != 0 or mean.missing > 0)
 
 
 def _mean(mean: Mean | None) -> str:

@@ -23,6 +23,7 @@ from hotswap.models import Model
 from hotswap.plan import Cell, cells, pairing_problems, select
 from hotswap.settings import Resolved, Settings
 from hotswap.settings.choices import choose
+from hotswap.settings.layers import Given, Layer
 from hotswap.trace import CellRecord
 from hotswap.worker.worker import OpenTaskset, Worker
 
@@ -133,10 +134,12 @@ def _with_model(
     if name is None:
         raise models.none_chosen(environment, resolved.settings.model_tables())
     chosen = {**resolved.chosen, "model": choose("model", (name,), resolved.layers)}
+    said = Given(("model", "name"), name, "demonstration model of the taskset")
     settings = resolved.settings.model_copy(
         update={"model": resolved.settings.model.model_copy(update={"name": (name,)})}
     )
-    return replace(resolved, chosen=chosen, settings=settings)
+    layers = (Layer("user", (said,)), *resolved.layers)
+    return replace(resolved, chosen=chosen, settings=settings, layers=layers)
 
 
 def _models(resolved: Resolved, environment: Mapping[str, str]) -> dict[str, Model]:

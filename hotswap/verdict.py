@@ -51,7 +51,7 @@ def decide(ending: Ending, trace: Trace) -> Verdict:
     | what happened                                   | scored | blame    |
     | ----------------------------------------------- | ------ | -------- |
     | the person interrupted the run                  | no     | user     |
-    | a limit or a budget was reached                 | yes    | (time limit: harness, noted) |
+    | a limit or a budget was reached                 | if a call was answered | (time limit: harness, noted) |
     | a signal that was not ours ended the program    | no     | harness  |
     | the last model call failed                      | no     | provider |
     | no model call was completed                     | no     | harness  |

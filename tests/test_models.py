@@ -300,11 +300,13 @@ def test_prices_and_context_come_from_the_list() -> None:
     assert claude.prices == Prices(input=5.0, cached=0.5, cache_write=6.25, output=25.0)
 
 
-@pytest.mark.parametrize(
-    "ref", ["openai/no-such-model", "openrouter/no/such", "ollama/qwen3", "smollm2", "x@http://h"]
-)
+@pytest.mark.parametrize("ref", ["openai/no-such-model", "openrouter/no/such", "ollama/qwen3", "x@http://h"])
 def test_an_unknown_price_is_null(ref: str) -> None:
     assert ask()(ref).upstream.prices is None
+
+
+def test_the_embedded_model_is_known_to_cost_nothing() -> None:
+    assert ask()("smollm2").upstream.prices == Prices(input=0.0, output=0.0)
 
 
 def test_a_stated_price_wins_over_the_list_and_leaves_the_others() -> None:

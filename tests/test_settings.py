@@ -266,9 +266,7 @@ def test_an_unknown_part_is_suggested_and_a_file_that_names_it_is_said(desk: Des
 
 def test_a_part_setting_of_the_wrong_type_names_its_origin(desk: Desk) -> None:
     desk.write("[harness.loop]\nmax_turns = 'many'\n")
-    assert desk.problems() == (
-        "eval.toml:2: harness.loop.max_turns = many: expected a whole number, got str",
-    )
+    assert desk.problems() == ("eval.toml:2: harness.loop.max_turns = many: expected a whole number",)
 
 
 def test_a_setting_that_only_some_chosen_parts_have_must_name_its_part(desk: Desk) -> None:

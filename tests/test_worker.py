@@ -813,8 +813,8 @@ def test_all_that_is_wrong_with_the_tasks_is_listed_at_once(tmp_path: Path) -> N
     """
     assert refusal(tmp_path, body, RIGHT).problems == (
         "quiz: task 2 (counted from 0): its id 'a' is also that of task 0",
-        "quiz: task 3 (counted from 0): load() yielded dict, which is no Task",
-        "quiz: task 4 (counted from 0): load() yielded NoneType, which is no Task",
+        "quiz: task 3 (counted from 0): load() yielded no Task but a dict: yield Task(id=..., prompt=...)",
+        "quiz: task 4 (counted from 0): load() yielded no Task but a NoneType: yield Task(id=..., prompt=...)",
         "quiz: task 5 (counted from 0): its id is 4; an id is text that is not empty",
         "quiz: task 6 (counted from 0): its id is ''; an id is text that is not empty",
         "quiz: task 'nan': data.rows[0].weight is nan, which JSON cannot say",

@@ -69,6 +69,8 @@ class Preset(Part):
     single: ClassVar[bool] = False
     """The preset is one model: `-m NAME`, without a slash."""
     context: ClassVar[int | None] = None
+    prices: ClassVar[Prices | None] = None
+    """What its models cost, where that is known without a price list."""
     sampling: ClassVar[Mapping[str, object]] = {}
     """What is sent where the run sets nothing else, under the names of `[sampling]`."""
 
@@ -79,7 +81,12 @@ class Preset(Part):
     def upstream(self, model: str, url: str) -> Upstream:
         """Get what is known of one model, at the base URL; its key is added by the caller."""
         return Upstream(
-            url=url, model=model, dialects=self.dialects, context=self.context, sampling=self.sampling
+            url=url,
+            model=model,
+            dialects=self.dialects,
+            context=self.context,
+            prices=self.prices,
+            sampling=self.sampling,
         )
 
     @asynccontextmanager

@@ -35,6 +35,7 @@ NAMES = {
     str: "text",
     bool: "true or false",
     Path: "a path",
+    dict: "a table",
     Any: "anything",
 }
 """How a person calls a type."""
@@ -67,9 +68,6 @@ class Part:
     Building one coerces each value to its type (text from a flag as well as a value from TOML) and raises UsageError
     with one line for every setting that is unknown, missing or of the wrong type.
     """
-
-    dependencies: ClassVar[tuple[str, ...]] = ()
-    """PyPI packages that this part's own code needs, beyond the standard library and ours."""
 
     def __init__(self, **settings: Any) -> None:
         known = {option.name: option for option in options(type(self))}
@@ -160,7 +158,7 @@ def _coerce_sequence(value: Any, hint: Any) -> Any:
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     if not isinstance(value, Sequence):
-        raise ValueError(f"expected a list, got {type(value).__name__}")
+        raise ValueError("expected a list")
     return kind(coerce(part, item) for part in value)
 
 
@@ -171,7 +169,7 @@ def _coerce_mapping(value: Any, arguments: tuple[Any, ...]) -> Any:
         except json.JSONDecodeError:
             raise ValueError('expected a table, as JSON: {"key": "value"}') from None
     if not isinstance(value, Mapping):
-        raise ValueError(f"expected a table, got {type(value).__name__}")
+        raise ValueError("expected a table")
     item = arguments[1] if len(arguments) == 2 else Any
     return {str(key): coerce(part, item) for key, part in value.items()}
 
@@ -185,7 +183,7 @@ def _coerce_scalar(value: Any, hint: Any) -> Any:
         return Path(value).expanduser()
     if isinstance(hint, type) and isinstance(value, hint):
         return value
-    raise _expected(hint, value)
+    raise _expected(hint)
 
 
 def _coerce_bool(value: Any) -> bool:
@@ -194,7 +192,7 @@ def _coerce_bool(value: Any) -> bool:
         return value
     if text in TRUE + FALSE:
         return text in TRUE
-    raise _expected(bool, value)
+    raise _expected(bool)
 
 
 def _coerce_number(value: Any, hint: type[int] | type[float]) -> int | float:
@@ -202,14 +200,14 @@ def _coerce_number(value: Any, hint: type[int] | type[float]) -> int | float:
         try:
             return hint(value.strip().replace("_", ""))
         except ValueError:
-            raise _expected(hint, value) from None
+            raise _expected(hint) from None
     if isinstance(value, int | hint) and not isinstance(value, bool):
         return hint(value)
-    raise _expected(hint, value)
+    raise _expected(hint)
 
 
-def _expected(hint: Any, value: Any) -> ValueError:
-    return ValueError(f"expected {_type_name(hint)}, got {type(value).__name__}")
+def _expected(hint: Any) -> ValueError:
+    return ValueError(f"expected {_type_name(hint)}")
 
 
 def _type_name(hint: Any) -> str:
@@ -220,6 +218,8 @@ def _type_name(hint: Any) -> str:
         return " | ".join(_type_name(argument) for argument in arguments)
     if origin is Literal:
         return " | ".join(json.dumps(argument) for argument in arguments)
+    if origin in (dict, Mapping):
+        return NAMES[dict]
     if origin in (list, tuple, Sequence):
         return f"list of {_type_name(next((a for a in arguments if a is not Ellipsis), Any))}"
     return str(NAMES.get(hint, getattr(hint, "__name__", hint)))

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from hotswap.contracts.model import Preset, Say, Upstream
+from hotswap.contracts.model import Preset, Prices, Say, Upstream
 from hotswap.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class SmolLM2(Preset):
     single: ClassVar[bool] = True
     dialects: ClassVar[tuple[str, ...]] = ("chat", "responses", "messages")
     context: ClassVar[int | None] = CONTEXT
+    prices: ClassVar[Prices | None] = Prices(input=0.0, output=0.0)
     sampling: ClassVar[Mapping[str, object]] = {"temperature": 0}
 
     @asynccontextmanager

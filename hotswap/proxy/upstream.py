@@ -124,7 +124,7 @@ def _named(connection: Iterable[str]) -> set[str]:
 
 def connection_error(error: Exception) -> ProviderError:
     """Say what a failure below HTTP means."""
-    words = str(error) or type(error).__name__
+    words = (str(error) or type(error).__name__).replace(" ssl:default", "")
     if isinstance(error, TimeoutError):
         return ProviderError("timeout", f"the provider did not answer: {words}", retryable=True)
     if isinstance(error, aiohttp.ClientPayloadError):

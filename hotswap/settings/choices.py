@@ -1,6 +1,6 @@
 """Which parts a run uses, and the settings of each.
 
-A choice is text: `loop`, or a variant `loop,tools=bash,edit,timeout_s=5` (a piece without `=` continues the
+A choice is text: `loop`, or a variant `loop,tools=bash,command_timeout_s=5` (a piece without `=` continues the
 value before it). Settings of parts also stand in tables: `[harness] tools = ...` for every harness that is
 chosen, and `[harness.loop] tools = ...` for one. The higher layer wins, then the more specific; a variant
 beats both.

@@ -88,7 +88,7 @@ class Calls(Section):
     retries: int = Field(default=4, ge=0)
     """How often a call that failed for the provider's sake is repeated before the program is told."""
     timeout_s: float = Field(default=600.0, gt=0)
-    """Seconds that one call may take."""
+    """The longest silence of a provider: before its first byte, and between two."""
 
 
 class Prices(Section):

@@ -83,7 +83,10 @@ class Reading:
         """Get the first thing that is wrong with a task, or the task as JSON values."""
         at = f"task {self._position - 1} (counted from 0)"
         if not isinstance(task, Task):
-            return f"{at}: load() yielded {type(task).__name__}, which is no Task", None
+            return (
+                f"{at}: load() yielded no Task but a {type(task).__name__}: yield Task(id=..., prompt=...)",
+                None,
+            )
         if not isinstance(task.id, str) or not task.id:
             return f"{at}: its id is {task.id!r}; an id is text that is not empty", None
         first = self._position_by_id.setdefault(task.id, self._position - 1)

@@ -95,8 +95,10 @@ def test_the_last_lines_count_what_was_wrong_and_what_were_errors_and_give_the_c
         "To see them: uv run eval show --failed"
     )
     assert closing(tabulate([result("a")]), "hotswap show") == (
-        "None wrong, no errors of 1 rollout.\nTo see them: hotswap show"
+        "None wrong, no errors of 1 rollout.\nTo see the rollouts: hotswap show"
     )
+    nothing = tabulate([result("c", reward=None)])
+    assert closing(nothing, "x").startswith("Nothing was scored, 1 error (1 provider) of 1 rollout.")
     assert closing(tabulate([result("a", reward=0.5)]), "x").startswith("1 below a reward of 1, no errors")
 
 

@@ -11,6 +11,7 @@ from _kit import answers
 
 from hotswap.contracts.task import Task
 from hotswap.contracts.taskset import Score
+from hotswap.tasksets._mentions import fold
 from hotswap.tasksets._naming import read
 from hotswap.tasksets._places import countries, other_cities
 from hotswap.tasksets.capitals import Capitals
@@ -38,6 +39,8 @@ france | If I'm not mistaken, Paris.
 france | If I'm not mistaken it is Paris.
 france | I don't know, maybe Paris
 france | Paris, isn't it?
+france | Paris. In French it is male.
+france | Paris, isn't that right?
 france | Paris is not only the capital but also the largest city.
 france | Paris is the capital of France and its largest city, with two million people.
 france | It's not Lyon, it's Paris.
@@ -170,6 +173,7 @@ turkey | Istanbul
 turkey | The capital of Turkey is Istanbul.
 turkey | Istanbul/Ankara
 united-states | New York City
+united-states | Washington D.C. is not the capital.
 united-states | Seattle, Washington
 united-states | New York or Washington
 mexico | Mexico
@@ -244,6 +248,19 @@ def test_every_accepted_name_is_right_and_every_other_capital_is_not(task: Task)
         if other is not country:
             assert not right(f"{sentence} {other.capitals[0]}.")
             assert not right(f"{country.capitals[0]} or {other.capitals[0]}")
+
+
+@pytest.mark.parametrize(
+    ("word", "folded"),
+    [
+        ("K\u00f8benhavn", "kobenhavn"),
+        ("\u0141\u00f3d\u017a", "lodz"),
+        ("N\u2019Djamena", "ndjamena"),
+        ("Lyon's", "lyon"),
+    ],
+)
+def test_names_are_compared_without_case_accents_and_apostrophes(word: str, folded: str) -> None:
+    assert fold(word) == folded
 
 
 def test_there_are_about_fifty_with_ids_and_prompts_of_their_own() -> None:

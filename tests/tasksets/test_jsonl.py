@@ -249,6 +249,11 @@ def test_null_and_empty_ids_count_as_none_and_0_does_not(rows: Path) -> None:
     assert [task.id[:4] for task in load(rows, rows_given)] == ["row-", "row-", "0"]
 
 
+def test_half_of_a_character_in_an_id_or_a_row_is_no_trouble(rows: Path) -> None:
+    half = '{"id": "\\ud800", "prompt": "p", "answer": "1"}\n{"prompt": "\\ud800", "answer": "1"}\n'
+    assert [task.id[:4] for task in load(rows, half)] == ["\ud800", "row-"]
+
+
 def test_another_column_can_hold_the_ids_and_must_then_be_there(rows: Path) -> None:
     assert load(rows, [{"key": "k", "prompt": "p", "answer": 1}], id="key")[0].id == "k"
     assert problems(rows, [{"prompt": "p", "answer": 1}], id="key") == [
@@ -278,6 +283,7 @@ def test_a_plain_id_is_its_own_file_name() -> None:
         assert safe_name(name) == name
     assert safe_name("../../etc/x").startswith("etc-x~")
     assert safe_name("\ud800").startswith("~")
+    assert safe_name("HumanEval/12").startswith("humaneval-12~")
     assert safe_name("A") != safe_name("a")
     assert "~" in safe_name("x" * 300)
 

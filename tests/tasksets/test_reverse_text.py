@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from _kit.answers import score
@@ -66,6 +67,13 @@ def test_likeness_is_1_for_the_text_0_for_nothing_and_between_for_a_slip() -> No
     assert like(None) == like("") == like("####") == 0
     assert 0.9 < like(task.answer.replace("o", "0")) < 1
     assert like(task.answer + "x" * 100_000) < 0.001
+
+
+def test_a_model_that_cannot_stop_is_compared_in_bounded_time() -> None:
+    [task] = first(1)
+    started = time.process_time()
+    assert score(ReverseText(), task, task.answer * 5_000, "similarity").value < 0.01
+    assert time.process_time() - started < 5
 
 
 @given(st.text(max_size=200))
