@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -79,20 +78,13 @@ class Number:
     value: Fraction
 
 
-def numbers(text: str) -> Iterator[Number]:
-    """Yield the numbers that a text names, first to last."""
-    for match in NUMBER.finditer(_plain(text)):
-        if len(match[0]) <= MOST_DIGITS:
-            yield Number(match[0].replace("\u2013", "-"), _value(match))
-
-
 def last_number(text: str) -> Number | None:
     r"""Get the last number of the last `\boxed{...}` that has one, or else of the whole text."""
     text = text[-MOST_READ:]
     for part in (*reversed(boxed(text)), text):
-        found = list(numbers(part))
-        if found:
-            return found[-1]
+        matches = [match for match in NUMBER.finditer(_plain(part)) if len(match[0]) <= MOST_DIGITS]
+        if matches:
+            return Number(matches[-1][0].replace("\u2013", "-"), _value(matches[-1]))
     return None
 
 

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NoReturn, cast
 
@@ -136,7 +137,7 @@ def _object(raw: bytes) -> dict[str, Any]:
 def parse_json(text: str) -> Any:
     """Get the value of strict JSON: no NaN, no infinity, no key twice. Raises RowError."""
     try:
-        return json.loads(text, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_once)
+        return _strict().decode(text)
     except json.JSONDecodeError as error:
         raise RowError(f"not JSON: {error.msg} at column {error.pos + 1}") from None
     except RecursionError:
@@ -145,6 +146,11 @@ def parse_json(text: str) -> Any:
         raise
     except ValueError as error:
         raise RowError(f"not JSON that can be read: {error}") from None
+
+
+@cache
+def _strict() -> json.JSONDecoder:
+    return json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_once)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -220,17 +226,18 @@ class Template:
     """The setting that it is the value of, to be named in errors."""
 
     def __post_init__(self) -> None:
-        lone = next((part for part in self._parts() if part in ("{", "}")), None)
+        lone = next((part for part in self._parts if part in ("{", "}")), None)
         if lone:
             right = f"write {{column}}, or {lone * 2!r} for the sign"
             raise UsageError(f"taskset.{self.setting} = {self.text!r}: a lone {lone!r}; {right}")
 
+    @cached_property
     def _parts(self) -> list[str]:
         return re.findall(r"\{\{|\}\}|\{[^{}]+\}|[{}]|[^{}]+", self.text)
 
     def fill(self, row: Row) -> str:
         """Get the text with each column's value in its place. Raises RowError for an unknown or null one."""
-        return "".join(self._fill(part, row) for part in self._parts())
+        return "".join(self._fill(part, row) for part in self._parts)
 
     def value(self, row: Row) -> Any:
         """Get the column's own value where the template is one column and nothing else, and else the text."""
@@ -238,7 +245,7 @@ class Template:
         return self._column(name, row) if name else self.fill(row)
 
     def _only_column(self) -> str | None:
-        parts = self._parts()
+        parts = self._parts
         return parts[0][1:-1] if len(parts) == 1 and len(parts[0]) > 2 and parts[0][0] == "{" else None
 
     def _fill(self, part: str, row: Row) -> str:

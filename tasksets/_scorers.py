@@ -123,7 +123,8 @@ def chosen_letter(answer: str) -> str | None:
     """Get the one capital letter that an answer chooses; null where there is none or more than one."""
     text = re.sub(r"\\(?:text|mathrm|mathbf)\s*\{([^{}]*)\}", r"\1", answer)
     text = boxed(text)[-1] if boxed(text) else text
-    text = re.sub(r"[*_`$]", "", text).replace("\u2019", "'").strip()
+    text = re.sub(r"[*_`$]", "", text).replace("\u2019", "'")
+    text = " ".join(text.split())
     if alone := re.fullmatch(r"[(\[]?([A-Za-z])[)\].:]*", text):
         return alone[1].upper()
     hedge = rf"(?!\s*{JOINT}\s*[(\[]?[A-Z]\b)"

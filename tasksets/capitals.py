@@ -8,6 +8,7 @@ It exists for demonstration, and so names a model of its own: `uv run eval capit
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import ClassVar
 
 from hotswap.contracts.task import Task
@@ -52,5 +53,6 @@ class Capitals(Taskset):
         return Score(float(reading.right), reading.note, reading.named or answer[:80], task.answer)
 
 
+@cache
 def _country_by_id() -> dict[str, Country]:
     return {country.id: country for country in countries()}

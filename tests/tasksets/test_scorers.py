@@ -198,7 +198,15 @@ def test_any_json_value_equals_itself(value: Any) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SCORERS if name != "regex"])
 @pytest.mark.parametrize(
-    "answer", ["{" * 300_000, "[" * 300_000, "answer is " * 40_000, "A" * 300_000, "```\n" * 80_000]
+    "answer",
+    [
+        "{" * 300_000,
+        "[" * 300_000,
+        "answer is " * 40_000,
+        "answer" + " " * 100_000 + "x",
+        "A" * 300_000,
+        "```\n" * 80_000,
+    ],
 )
 def test_a_model_that_cannot_stop_is_scored_in_bounded_time(name: str, answer: str) -> None:
     expected = "B" if name == "choice" else "1"
