@@ -1,4 +1,4 @@
-"""An answer as words, with the cities and countries that it mentions, in the answer's own order.
+"""An answer as words and sentences, with the cities and countries that it mentions.
 
 Words are compared folded (small letters, no accents or apostrophes): `Bogota`, `BOGOTÁ` and `Bogotá` are one.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -20,6 +20,8 @@ Kind = Literal["word", "right", "city", "own", "country"]
 APOSTROPHES = "'\u2019\u02bc`\u00b4"
 WORD = re.compile(rf"[^\W_]+(?:[{APOSTROPHES}][^\W_]+)*")
 MARKUP = re.compile(r"\\(?:boxed|text|textbf|mathrm)\b|[*_#\"\u201c\u201d{}$\\]")
+BREAKS = frozenset({"but", "however", "while", "whereas", "although", "though"})
+"""Words that begin a new part of a sentence."""
 LONGEST_NAME = 6
 """Words in the longest name of a place."""
 LETTERS = str.maketrans(
@@ -106,3 +108,45 @@ def fold(word: str) -> str:
     word = re.sub(rf"[{APOSTROPHES}]", "", word)
     letters = unicodedata.normalize("NFKD", word)
     return "".join(letter for letter in letters if not unicodedata.combining(letter)).translate(LETTERS)
+
+
+class Text:
+    """The words of an answer, and where each one's sentence and scope begin and end."""
+
+    def __init__(self, found: Sequence[Word]) -> None:
+        self.words = found
+        self.sentences = _spans(found, _ends_sentence)
+        self.scopes = _spans(found, lambda before, word: _ends_sentence(before, word) or _ends_scope(word))
+        self.mentions = [at for at, word in enumerate(found) if word.kind in ("right", "city")]
+
+    def before(self, at: int, spans: Sequence[range]) -> str:
+        """The text of the scope or sentence before a word."""
+        return self.text(range(spans[at].start, at))
+
+    def after(self, at: int, spans: Sequence[range]) -> str:
+        """The text of the scope or sentence after a word."""
+        return self.text(range(at + 1, spans[at].stop))
+
+    def text(self, span: range) -> str:
+        """The words of a span, with a space between each two."""
+        return " ".join(self.words[at].text for at in span if self.words[at].text)
+
+
+def _spans(found: Sequence[Word], ends: Callable[[Word, Word], bool]) -> list[range]:
+    """Get for each word the span that it belongs to; `ends(before, word)` says where one ends."""
+    starts = [at for at in range(len(found)) if at == 0 or ends(found[at - 1], found[at])]
+    spans: list[range] = []
+    for start, stop in zip(starts, [*starts[1:], len(found)], strict=True):
+        spans += [range(start, stop)] * (stop - start)
+    return spans
+
+
+def _ends_sentence(before: Word, word: Word) -> bool:
+    is_initial = re.search(r"(?:^|[\W_])[^\W\d_]$", before.original)  # the point in Washington D.C.
+    if is_initial and word.gap.startswith(".") and "\n" not in word.gap:
+        return False
+    return bool(re.search(r"[.!?;\n]", word.gap))
+
+
+def _ends_scope(word: Word) -> bool:
+    return bool(re.search(r"[,:()\[\]\u2013\u2014]|(?:^|\s)-+(?:\s|$)", word.gap)) or word.text in BREAKS

@@ -8,11 +8,11 @@ at a comma, a colon, a dash, a bracket, or before a "but". A "not" reaches to th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hotswap.tasksets._mentions import Word, words
+from hotswap.tasksets._mentions import Text, words
 from hotswap.tasksets._places import Country
 
 Role = Literal["named", "beside", "denied", "past", "elsewhere", "withdrawn"]
@@ -45,7 +45,7 @@ class Reading:
 
 def read(answer: str, country: Country) -> Reading:
     """Read which city an answer names as the capital of `country`."""
-    text = _Text(words(answer[-MOST_READ:], country))
+    text = Text(words(answer[-MOST_READ:], country))
     roles = _roles(text)
     right = [at for at in roles if text.words[at].kind == "right"]
     named = [at for at in right if roles[at] == "named"]
@@ -63,56 +63,14 @@ def read(answer: str, country: Country) -> Reading:
     return Reading(False, f"{text.words[right[-1]].original} {REASONS[roles[right[-1]]]}", None)
 
 
-class _Text:
-    """The words of an answer, and where each one's sentence and scope begin and end."""
-
-    def __init__(self, found: Sequence[Word]) -> None:
-        self.words = found
-        self.sentences = _spans(found, _ends_sentence)
-        self.scopes = _spans(found, lambda before, word: _ends_sentence(before, word) or _ends_scope(word))
-        self.mentions = [at for at, word in enumerate(found) if word.kind in ("right", "city")]
-
-    def before(self, at: int, spans: Sequence[range]) -> str:
-        """The text of the scope or sentence before a word."""
-        return self.text(range(spans[at].start, at))
-
-    def after(self, at: int, spans: Sequence[range]) -> str:
-        return self.text(range(at + 1, spans[at].stop))
-
-    def text(self, span: range) -> str:
-        return " ".join(self.words[at].text for at in span if self.words[at].text)
-
-
-def _spans(found: Sequence[Word], ends: Callable[[Word, Word], bool]) -> list[range]:
-    """Get for each word the span that it belongs to; `ends(before, word)` says where one ends."""
-    starts = [at for at in range(len(found)) if at == 0 or ends(found[at - 1], found[at])]
-    spans: list[range] = []
-    for start, stop in zip(starts, [*starts[1:], len(found)], strict=True):
-        spans += [range(start, stop)] * (stop - start)
-    return spans
-
-
-def _ends_sentence(before: Word, word: Word) -> bool:
-    if (
-        word.gap.startswith(".")
-        and re.search(r"(?:^|[\W_])[^\W\d_]$", before.original)
-        and "\n" not in word.gap
-    ):
-        return False  # the point of an initial, as in Washington D.C.
-    return bool(re.search(r"[.!?;\n]", word.gap))
-
-
-def _ends_scope(word: Word) -> bool:
-    return bool(re.search(r"[,:()\[\]\u2013\u2014]|(?:^|\s)-+(?:\s|$)", word.gap)) or word.text in BREAKS
-
-
-BREAKS = frozenset({"but", "however", "while", "whereas", "although", "though"})
+def _set_of(words_in_a_row: str) -> frozenset[str]:
+    return frozenset(words_in_a_row.split())
 
 
 # Roles
 
 
-def _roles(text: _Text) -> dict[int, Role]:
+def _roles(text: Text) -> dict[int, Role]:
     """Get the role of each mention of a city, by its index among the words."""
     roles: dict[int, Role] = {}
     for number, at in enumerate(text.mentions):
@@ -129,7 +87,7 @@ def _roles(text: _Text) -> dict[int, Role]:
     return _after_corrections(text, roles)
 
 
-def _marked(text: _Text, at: int) -> Role | None:
+def _marked(text: Text, at: int) -> Role | None:
     """The role that the words around a mention give it plainly; null where they give none."""
     if _is_denied(text, at):
         return "denied"
@@ -151,7 +109,7 @@ DENIAL = re.compile(
 TAG_QUESTION = re.compile(r"(?:isnt|wasnt) (?:it|that)\b.{0,8}$")
 
 
-def _is_denied(text: _Text, at: int) -> bool:
+def _is_denied(text: Text, at: int) -> bool:
     before = text.before(at, text.scopes)
     if any(other in text.scopes[at] for other in text.mentions if other < at):
         before = re.split(r"\band\b", before)[-1]  # "Sydney is not the capital and Canberra is"
@@ -163,7 +121,7 @@ def _is_denied(text: _Text, at: int) -> bool:
     return "?" in follows.gap and follows.text in ("no", "nope")
 
 
-def _tails(text: _Text, at: int) -> Iterator[str]:
+def _tails(text: Text, at: int) -> Iterator[str]:
     """What the sentence goes on with after a mention: in its own scope, and in each of the next few."""
     yield text.after(at, text.scopes)
     start = text.scopes[at].stop
@@ -181,85 +139,27 @@ PAST_BEFORE = re.compile(
 PAST_AFTER = re.compile(r"(?:was|had been) .*\b(?:until|till|before|once|formerly|previously)\b|used to be\b")
 
 
-def _is_past(text: _Text, at: int) -> bool:
+def _is_past(text: Text, at: int) -> bool:
     after = text.after(at, text.sentences)
     rival = text.words[at].kind == "city" and re.match(r"(?:was|had been) .*\bcapital\b", after)
     return bool(rival or PAST_BEFORE.search(text.before(at, text.scopes)) or PAST_AFTER.match(after))
 
 
-LEADS = frozenset(
-    {
-        "the",
-        "a",
-        "an",
-        "city",
-        "of",
-        "town",
-        "called",
-        "named",
-        "probably",
-        "likely",
-        "maybe",
-        "perhaps",
-        "possibly",
-        "either",
-        "definitely",
-        "certainly",
-        "actually",
-        "currently",
-        "officially",
-        "now",
-        "also",
-        "in",
-        "fact",
-        "beautiful",
-        "great",
-        "simply",
-    }
+LEADS = _set_of(
+    "the a an city of town called named probably likely maybe perhaps possibly either definitely "
+    "certainly actually currently officially now also in fact beautiful great simply"
 )
-LINKS = frozenset(
-    {
-        "is",
-        "was",
-        "are",
-        "be",
-        "as",
-        "the",
-        "its",
-        "a",
-        "an",
-        "official",
-        "current",
-        "both",
-        "also",
-        "which",
-        "being",
-        "and",
-        "remains",
-        "became",
-        "serves",
-    }
+LINKS = _set_of(
+    "is was are be as the its a an official current both also which being and remains became serves"
 )
 VERBS = frozenset({"is", "was", "be", "are"})
 SUBJECTS = frozenset({"capital", "answer", "it", "that", "this", "which"})
-OTHER_SUBJECTS = frozenset(
-    {
-        "largest",
-        "biggest",
-        "larger",
-        "bigger",
-        "populous",
-        "second",
-        "financial",
-        "economic",
-        "commercial",
-        "cultural",
-        "other",
-    }
+OTHER_SUBJECTS = _set_of(
+    "largest biggest larger bigger populous second financial economic commercial cultural other"
 )
 
 
-def _is_elsewhere(text: _Text, at: int) -> bool:
+def _is_elsewhere(text: Text, at: int) -> bool:
     """Another country's capital: "Germany's capital is Berlin", "Berlin, the capital of Germany"."""
     verb = _skip_back(text, at, LEADS | VERBS)
     if verb is not None:
@@ -271,7 +171,7 @@ def _is_elsewhere(text: _Text, at: int) -> bool:
     return capital is not None and _is_foreign(text, at, capital)
 
 
-def _is_foreign(text: _Text, at: int, capital: int) -> bool:
+def _is_foreign(text: Text, at: int, capital: int) -> bool:
     """Whether the words after "capital" say that it is of something else than the country asked about."""
     owner = re.match(r"(?:city )?of (?:the )?", text.after(capital, text.scopes))
     if not owner:
@@ -284,7 +184,7 @@ def _is_foreign(text: _Text, at: int, capital: int) -> bool:
     return text.words[at].kind == "city" and bool(ahead) and ahead[0].original[:1].isupper()
 
 
-def _skip_back(text: _Text, at: int, skipped: frozenset[str]) -> int | None:
+def _skip_back(text: Text, at: int, skipped: frozenset[str]) -> int | None:
     """Get the nearest word before a mention, in its sentence, that is none of `skipped`."""
     for index in range(at - 1, text.sentences[at].start - 1, -1):
         if text.words[index].text not in skipped:
@@ -292,7 +192,7 @@ def _skip_back(text: _Text, at: int, skipped: frozenset[str]) -> int | None:
     return None
 
 
-def _skip_to_capital(text: _Text, at: int) -> int | None:
+def _skip_to_capital(text: Text, at: int) -> int | None:
     """Get the word "capital" in "Sydney is the official capital" and "Sydney, the capital"."""
     for index in range(at + 1, text.sentences[at].stop):
         if text.words[index].text == "capital":
@@ -307,59 +207,20 @@ def _skip_to_capital(text: _Text, at: int) -> int | None:
 
 OPINION = re.compile(r"\b(?:i|id|would) (?:\w+ )?(?:think|believe|guess|say|suppose|mean)(?: (?:it|that))?$")
 REPORT = re.compile(r"\b(?:people|many|some|often|commonly|mistaken\w*|mistake|confused|misconception)\b")
-JOINS = frozenset(
-    {
-        "or",
-        "and",
-        "nor",
-        "maybe",
-        "perhaps",
-        "possibly",
-        "also",
-        "either",
-        "even",
-        "probably",
-        "then",
-        "the",
-        "city",
-        "of",
-        "in",
-        "alternatively",
-    }
+JOINS = _set_of(
+    "or and nor maybe perhaps possibly also either even probably then the city of in alternatively"
 )
-HEDGES = (
-    JOINS
-    | LEADS
-    | frozenset(
-        {
-            "i",
-            "id",
-            "think",
-            "believe",
-            "guess",
-            "it",
-            "is",
-            "its",
-            "would",
-            "be",
-            "could",
-            "might",
-            "may",
-            "answer",
-            "say",
-        }
-    )
-)
+HEDGES = JOINS | LEADS | _set_of("i id think believe guess it is its would be could might may answer say")
 
 
-def _is_claim(text: _Text, at: int) -> bool:
+def _is_claim(text: Text, at: int) -> bool:
     """Whether another city is put forward as the answer, and not only mentioned."""
     if REPORT.search(text.text(text.sentences[at])):
         return False
     return _is_all_names(text, at) or _skip_to_capital(text, at) is not None or _is_stated(text, at)
 
 
-def _is_all_names(text: _Text, at: int) -> bool:
+def _is_all_names(text: Text, at: int) -> bool:
     """Whether the sentence has nothing but names and hedges: "Lyon", "maybe Lyon?", "Rome, Paris"."""
     return all(
         word.kind != "word" or word.text in HEDGES or word.text.isdigit() or not word.text
@@ -367,7 +228,7 @@ def _is_all_names(text: _Text, at: int) -> bool:
     )
 
 
-def _is_stated(text: _Text, at: int) -> bool:
+def _is_stated(text: Text, at: int) -> bool:
     """Whether the words before say that this is it: "the capital is Lyon", "it's Lyon", "I think Lyon"."""
     index = _skip_back(text, at, LEADS)
     if index is None:
@@ -383,13 +244,13 @@ def _is_stated(text: _Text, at: int) -> bool:
     return False
 
 
-def _joined(text: _Text, before: int, at: int) -> bool:
+def _joined(text: Text, before: int, at: int) -> bool:
     """Whether two cities stand in one list, with only commas and words such as "or" between them."""
     between = [text.words[index] for index in range(before + 1, at)]
     return at in text.sentences[before] and all(word.text in JOINS or word.kind == "own" for word in between)
 
 
-def _shared(text: _Text, roles: dict[int, Role], before: int, at: int) -> Role:
+def _shared(text: Text, roles: dict[int, Role], before: int, at: int) -> Role:
     """The role of a mention in a list, from the one before it; "Lyon or Paris" names Lyon too."""
     joint = set(text.text(range(before + 1, at)).split()) | set(text.words[at].gap.strip())
     if text.words[at].kind != "right":
@@ -399,7 +260,7 @@ def _shared(text: _Text, roles: dict[int, Role], before: int, at: int) -> Role:
     return "denied" if roles[before] == "denied" and joint & {"or", "nor"} else "named"
 
 
-def _unknown_alternatives(text: _Text, named: Sequence[int]) -> list[str]:
+def _unknown_alternatives(text: Text, named: Sequence[int]) -> list[str]:
     """Names of places that we do not know, offered beside the right one: "Paris or Somewhere"."""
     found = []
     for at in named:
@@ -417,7 +278,7 @@ def _unknown_alternatives(text: _Text, named: Sequence[int]) -> list[str]:
 CORRECTION = re.compile(r"(?:or )?(?:actually|no|nope|sorry|wait|correction|rather|oops|i mean)\b")
 
 
-def _after_corrections(text: _Text, roles: dict[int, Role]) -> dict[int, Role]:
+def _after_corrections(text: Text, roles: dict[int, Role]) -> dict[int, Role]:
     """Withdraw what was named before a correction that names something itself: "Lyon. No, Paris."."""
     starts = sorted({span.start for span in text.scopes})
     for start in starts:

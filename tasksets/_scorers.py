@@ -14,8 +14,9 @@ from typing import Any
 
 from hotswap.contracts.taskset import Score
 from hotswap.errors import UsageError
+from hotswap.tasksets._columns import as_text
 from hotswap.tasksets._numbers import boxed, last_number, number_of
-from hotswap.tasksets._rows import RowError, as_text, parse_json
+from hotswap.tasksets._rows import RowError, parse_json
 
 JOINT = r"(?:,|/|\bor\b|\band\b)"
 LONE_LETTER = (

@@ -15,8 +15,9 @@ from typing import Literal
 from hotswap.contracts.task import Task
 from hotswap.contracts.taskset import Score, Taskset, reward
 from hotswap.errors import UsageError
+from hotswap.tasksets._columns import Template
 from hotswap.tasksets._numbers import number_of
-from hotswap.tasksets._rows import Row, RowError, Template, read, tasks
+from hotswap.tasksets._rows import Row, RowError, read, tasks
 from hotswap.tasksets._scorers import score
 from hotswap.trace import Trace
 

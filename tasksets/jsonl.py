@@ -14,7 +14,8 @@ from typing import Any, Literal
 from hotswap.contracts.task import Task
 from hotswap.contracts.taskset import Score, Taskset, reward
 from hotswap.errors import Fault
-from hotswap.tasksets._rows import Ids, Row, RowError, Template, read, read_files, read_tags, tasks
+from hotswap.tasksets._columns import Ids, Template, read_files, read_tags
+from hotswap.tasksets._rows import Row, RowError, read, tasks
 from hotswap.tasksets._scorers import SCORERS, Options, check_options, score
 from hotswap.trace import Trace
 
