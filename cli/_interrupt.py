@@ -28,9 +28,11 @@ def interruptible(winding_down: WindDown, say: Callable[[str], None]) -> Iterato
     def interrupt() -> None:
         nonlocal count
         count += 1
-        if count == 1 and winding_down.running:
+        if count == 1 and winding_down.phase == "playing":
             say("interrupted: ending what is running; once more to stop at once")
             winding_down.begin("interrupted")
+        elif count == 1 and winding_down.phase == "concluding":
+            say("the rollouts are done: writing the tables")
         elif count <= 2:
             winding_down.begin("interrupted")
             task.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from typing import Literal
 
 from hotswap.contracts.model import Prices
 from hotswap.messages import Usage
@@ -61,8 +62,8 @@ class WindDown:
     reason: str | None = None
     """`budget` or `interrupted`; null while the run goes on."""
     event: asyncio.Event = field(default_factory=asyncio.Event)
-    running: bool = False
-    """Whether rollouts are being played: before and after, there is nothing to wind down."""
+    phase: Literal["preparing", "playing", "concluding"] = "preparing"
+    """What the run is at. Only playing can be wound down; concluding is short, and is not broken off."""
 
     def begin(self, reason: str) -> None:
         """Begin it; the first reason stays."""

@@ -78,13 +78,28 @@ async def execute(run: PlannedRun, watch: Watch, command: Sequence[str] = ()) ->
         proxy = await stack.enter_async_context(Proxy())
         writer = stack.enter_context(_directory(run, upstreams, command))
         stage = Stage(run, watch, proxy, writer, lineups, upstreams)
-        stopped = await stage.play_all()
+        stopped = await _played(stage, watch.winding_down)
         summary = tabulate(writer.results(), run.planned)
         try:
             writer.conclude(summary.files())
         except StoreError as error:
             stopped = stopped or str(error)
         return Report(writer.path, summary, stopped)
+
+
+async def _played(stage: Stage, winding_down: WindDown) -> str | None:
+    """Play all rollouts. Get why the run ended early, or null; cancelled by a person, it has ended early too."""
+    winding_down.phase = "playing"
+    try:
+        return await stage.play_all()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if winding_down.reason is None or task is None:
+            raise
+        task.uncancel()
+        return winding_down.reason
+    finally:
+        winding_down.phase = "concluding"
 
 
 class Stage:

@@ -37,13 +37,9 @@ class Scheduler:
 
     async def run(self, rollouts: Iterator[Rollout]) -> None:
         """Play all rollouts, or as many as the budget and the person allow. An exception in here stops the rest."""
-        self.winding_down.running = True
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self.concurrency):
-                    group.create_task(self._work(rollouts))
-        finally:
-            self.winding_down.running = False
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self.concurrency):
+                group.create_task(self._work(rollouts))
 
     async def _work(self, rollouts: Iterator[Rollout]) -> None:
         while not self._over():

@@ -348,6 +348,7 @@ def test_a_second_ctrl_c_stops_at_once_and_leaves_nothing(tmp_path: Path) -> Non
         done = finish(process, tmp_path)
     assert done.code == 130, done.stderr
     assert "Traceback" not in done.stderr
+    assert done.metrics["total"]["planned"] == 6  # the tables are written all the same
     assert left_of(tmp_path) == []
     assert list((tmp_path / "boxes").iterdir()) == []
 

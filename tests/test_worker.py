@@ -597,7 +597,9 @@ class Quiz""",
 
 def pythons() -> dict[str, str]:
     """Other Pythons of this machine by version, from where people keep them."""
+    shims = [Path(place) for place in os.environ["PATH"].split(os.pathsep) if place.endswith("/shims")]
     roots = [
+        *(place.parent / "versions" for place in dict.fromkeys(shims)),
         Path.home() / ".pyenv/versions",
         Path.home() / ".local/share/uv/python",
         Path("/opt"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hotswap.cli._say import program
 from hotswap.cli.main import main
 
 HELP = ("capitals", "-m openai/gpt-5-mini", "--dry-run", "list", "run", "show")
@@ -71,7 +72,7 @@ def test_help_beside_parts_shows_their_settings(capsys: pytest.CaptureFixture[st
         (["gsm8k", "-n", "1", "-n", "2"], "tasks is given more than once: 1 and 2"),
         (["gsm8k", "-f", "missing.toml"], "eval: no settings file 'missing.toml'"),
         (["gsm8k", "-x"], "eval: no option '-x'"),
-        (["lst"], "or the command? hotswap list"),
+        (["lst"], f"or the command? {program()} list"),
         (["show", "--bogus"], "eval: No such option: --bogus"),
         (["list", "tasksetz"], "Did you mean 'tasksets'?"),
         (["run"], "name"),
