@@ -32,6 +32,23 @@ class Template:
     def _parts(self) -> list[str]:
         return re.findall(r"\{\{|\}\}|\{[^{}]+\}|[{}]|[^{}]+", self.text)
 
+    @property
+    def names_a_column(self) -> bool:
+        return any(len(part) > 2 and part[0] == "{" for part in self._parts)
+
+    def is_name(self, row: Row) -> bool:
+        """Whether the text is a column's bare name: its braces were forgotten."""
+        return self.text.strip() in row.values
+
+    def no_column(self, row: Row) -> UsageError:
+        """Get the error of a template that would be the same text for every row."""
+        said = f"taskset.{self.setting} is {self.text!r} and names no column"
+        if self.is_name(row):
+            said += f"; did you mean {'{' + self.text.strip() + '}'!r}?"
+        else:
+            said += ": a template names columns in braces, as {NAME}."
+        return UsageError(f"{said} Columns: {', '.join(row.values) or 'none'}")
+
     def fill(self, row: Row) -> str:
         """Get the text with each column's value in its place. Raises RowError for an unknown or null one."""
         return "".join(self._fill(part, row) for part in self._parts)

@@ -72,8 +72,11 @@ class _Columns:
         self._answer = Template(settings.answer, "answer") if settings.answer is not None else None
         self._system = Template(settings.system, "system") if settings.system is not None else None
         self._ids = Ids(settings.id, required=settings.id not in (None, "id"))
+        self._count = 0
 
     def task(self, row: Row) -> Task:
+        self._count += 1
+        self._refuse_constants(row)
         return Task(
             id=self._ids.of(row),
             prompt=self._text(self._prompt, row),
@@ -82,6 +85,20 @@ class _Columns:
             tags=self._optional("tags", read_tags, row),
             files=self._optional("files", read_files, row),
         )
+
+    def _refuse_constants(self, row: Row) -> None:
+        """Refuse what is the same for every row: the scores would look like a model's, and mean nothing.
+
+        One prompt for all is sound where the rows differ in something else that the model is given.
+        """
+        differs = bool(self._system and self._system.names_a_column) or bool(
+            self._settings.files is not None and row.values.get(self._settings.files)
+        )
+        if not self._prompt.names_a_column and (self._prompt.is_name(row) or not differs):
+            raise self._prompt.no_column(row)
+        answer = self._answer
+        if answer and not answer.names_a_column and (answer.is_name(row) or self._count > 1):
+            raise answer.no_column(row)
 
     def _text(self, template: Template, row: Row) -> str:
         value = template.value(row)

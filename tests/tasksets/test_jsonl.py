@@ -310,6 +310,33 @@ def test_a_lone_brace_is_refused_before_any_row_is_read(tmp_path: Path, template
         list(Jsonl(path=tmp_path / "none", prompt=template).load())
 
 
+def test_a_template_that_names_no_column_is_refused_with_the_braces_that_were_forgotten(rows: Path) -> None:
+    two = [{"q": "1+1?", "a": "2"}, {"q": "2+2?", "a": "4"}]
+    columns = "Columns: q, a"
+    for settings, said in (
+        ({"prompt": "q", "answer": "{a}"}, "taskset.prompt is 'q' and names no column; did you mean '{q}'?"),
+        ({"prompt": "{q}", "answer": "a"}, "taskset.answer is 'a' and names no column; did you mean '{a}'?"),
+        (
+            {"prompt": "Say {{q}}", "answer": "{a}"},
+            "taskset.prompt is 'Say {{q}}' and names no column: a template names columns in braces, as {NAME}.",
+        ),
+        (
+            {"prompt": "{q}", "answer": "yes"},
+            "taskset.answer is 'yes' and names no column: a template names columns in braces, as {NAME}.",
+        ),
+    ):
+        assert problems(rows, two, **settings) == [f"{said} {columns}"]
+    assert problems(rows, two[:1], prompt="{q}", answer="a")[0].endswith(f"did you mean '{{a}}'? {columns}")
+
+
+def test_one_prompt_for_all_rows_is_sound_where_their_files_or_system_prompts_differ(rows: Path) -> None:
+    two = [{"role": "clerk", "answer": "1", "files": {"a": "b"}}, {"role": "cook", "answer": "2"}]
+    assert [task.prompt for task in load(rows, two[:1], prompt="Mend it.")] == ["Mend it."]
+    assert [task.prompt for task in load(rows, two, prompt="Who?", system="A {role}.")] == ["Who?", "Who?"]
+    assert "names no column" in problems(rows, two, prompt="role", system="A {role}.")[0]
+    assert "names no column" in problems(rows, two, prompt="Mend it.")[0]
+
+
 def test_an_answer_of_one_column_keeps_its_value_and_any_other_is_text(rows: Path) -> None:
     row = {"prompt": "p", "a": 1, "b": [2, 3]}
     assert load(rows, [row], answer="{b}")[0].answer == [2, 3]
