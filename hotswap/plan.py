@@ -268,7 +268,9 @@ def _labels(kind: str, choices: Sequence[Choice]) -> list[str]:
     labels = [choice.label for choice in choices]
     if len(set(labels)) < len(labels):
         labels = [choice.text.removeprefix("./").replace("/", ":") for choice in choices]
-    if doubles := [label for label, count in Counter(labels).items() if count > 1]:
+    counts = Counter(labels)
+    doubles = [choice.text for choice, label in zip(choices, labels, strict=True) if counts[label] > 1]
+    if doubles:
         raise UsageError(f"{kind} {doubles[0]!r} is chosen twice, and nothing differs")
     return labels
 

@@ -189,6 +189,11 @@ def test_every_combination_is_a_cell_and_their_names_are_unique() -> None:
     assert "jsonl,path=a:b/loop/m@h:1:v1/local" in names
 
 
+def test_a_model_that_is_chosen_twice_is_named_as_it_was_written() -> None:
+    with pytest.raises(UsageError, match="model 'm@http://h:1/v1' is chosen twice"):
+        plan(model=("m@http://h:1/v1", "m@http://h:1/v1"))
+
+
 def test_a_part_that_is_chosen_twice_alike_is_refused() -> None:
     with pytest.raises(UsageError, match="harness 'loop' is chosen twice"):
         plan(taskset="gsm8k", harness=("loop", "loop"), model="x")
