@@ -99,6 +99,8 @@ def find(kind: Kind, ref: str) -> Entry:
     name, files = plain(ref), _files(kind)
     if name in files:
         return _built_in(kind, name, files[name])
+    if kind == "taskset" and re.search(r"\.(jsonl|csv|tsv)(\.gz)?$", ref):
+        raise UsageError(f"no taskset {ref!r}. A file of rows is read by jsonl: jsonl --taskset.path {ref}")
     if (path := _path(ref)) is not None:
         return _from_file(kind, ref, path)
     offers = _offers(kind)
@@ -171,6 +173,22 @@ def _offer(kind: Kind, point: EntryPoint) -> Entry:
     source = point.dist.locate_file(point.module.replace(".", "/") + ".py") if point.dist else None
     summary = _summary(kind, Path(str(source)), point.attr or None) if source else ""
     return Entry(kind, plain(point.name), point.value.replace(" ", ""), package, summary)
+
+
+def kinds_with(setting: str) -> list[Kind]:
+    """Get the kinds of which a built-in part has that setting. Reads sources, and imports nothing."""
+    return [
+        kind
+        for kind in KINDS
+        if kind != "preset" and any(setting in _declared(Path(path)) for path in _files(kind).values())
+    ]
+
+
+def _declared(file: Path) -> set[str]:
+    """Read the annotated attributes of a file's classes."""
+    classes = [node for node in ast.parse(file.read_bytes()).body if isinstance(node, ast.ClassDef)]
+    fields = [field for node in classes for field in node.body if isinstance(field, ast.AnnAssign)]
+    return {field.target.id for field in fields if isinstance(field.target, ast.Name)}
 
 
 def _only(kind: Kind, ref: str, offers: list[Entry]) -> Entry:

@@ -85,6 +85,13 @@ def test_a_file_that_was_named_without_its_ending_is_pointed_at(here: Path) -> N
         registry.find("taskset", "my_quiz")
 
 
+@pytest.mark.parametrize("ref", ["q.jsonl", "./q.jsonl", "folder/q.csv", "q.tsv.gz"])
+def test_a_file_of_rows_is_no_taskset_and_the_one_that_reads_it_is_named(ref: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        registry.find("taskset", ref)
+    assert str(caught.value).endswith(f": jsonl --taskset.path {ref}")
+
+
 def test_a_file_may_import_what_stands_beside_it(here: Path) -> None:
     (here / "parts").mkdir()
     (here / "parts" / "neighbour_of_quiz.py").write_text("ANSWER = 42\n")

@@ -170,6 +170,37 @@ def test_a_file_that_is_no_toml_is_named_with_its_line(desk: Desk) -> None:
     assert problem.startswith("eval.toml:2: not TOML")
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("model = mine", '; text needs quotes: model = "mine"'),
+        ("model = openai/gpt-5-mini  # fast", '; text needs quotes: model = "openai/gpt-5-mini"'),
+        ("output = ./out", '; text needs quotes: output = "./out"'),
+        ("tasks = = 2", ""),
+        ('model = "mine', ""),
+    ],
+)
+def test_text_without_quotes_is_shown_with_them(desk: Desk, line: str, hint: str) -> None:
+    desk.write(f"attempts = 1\n{line}\nseed = 1\n")
+    (problem,) = desk.problems()
+    assert problem.partition(": not TOML: ")[0] == "eval.toml:2"
+    assert problem.endswith(hint)
+    assert ("quotes:" in problem) == bool(hint)
+
+
+def test_a_setting_of_a_part_is_suggested_with_its_kind(desk: Desk) -> None:
+    assert desk.problems({"path": "q.jsonl"}) == (
+        "flag --path: no setting 'path'. Did you mean --taskset.path?",
+    )
+    desk.write("max_turns = 3\n")
+    assert desk.problems() == ("eval.toml:1: no setting 'max_turns'. Did you mean harness.max_turns?",)
+
+
+def test_a_word_that_is_near_nothing_says_where_settings_of_parts_stand(desk: Desk) -> None:
+    (problem,) = desk.problems({"zzzz": "1"})
+    assert problem.endswith("Those of parts are taskset.NAME, harness.NAME and runtime.NAME.")
+
+
 def test_a_part_that_is_named_beside_its_own_table_is_explained(desk: Desk) -> None:
     desk.write('harness = "loop"\n[harness.loop]\nmax_turns = 3\n')
     (problem,) = desk.problems()

@@ -81,7 +81,7 @@ class Part:
                 except ValueError as error:
                     problems.append(f"{name} = {settings[name]!r}: {error}")
             elif option.required:
-                problems.append(f"setting {name!r} ({option.type_name}) is required: {option.doc}")
+                problems.append(f"{_required(type(self), option)}: {option.doc}")
             else:
                 setattr(self, name, option.default)
         if problems:
@@ -91,6 +91,14 @@ class Part:
     def settings(self) -> dict[str, Any]:
         """Every setting with its value, in order of declaration."""
         return {option.name: getattr(self, option.name) for option in options(type(self))}
+
+
+def _required(cls: type, option: Option) -> str:
+    """Say that a setting is missing, and how a person types it: the kind is the base right below Part."""
+    kind = next((base.__name__.lower() for base in cls.__mro__ if Part in base.__bases__), "part")
+    value = "PATH" if option.type is Path else "VALUE"
+    name = f"setting {option.name!r} ({option.type_name})"
+    return f"{name} is required, as --{kind}.{option.name} {value}"
 
 
 def options(cls: type) -> tuple[Option, ...]:

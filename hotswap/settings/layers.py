@@ -157,11 +157,17 @@ def _toml_problem(said: str, text: str) -> str:
     """Say what is wrong with a file that is no TOML: its line, and a hint for the likeliest mistake."""
     line = re.search(r"\(at line (\d+), column \d+\)", said)
     reason = re.sub(r" *[(]at .*[)]$", "", said)
-    hint = ""
+    hint = _unquoted(text.splitlines()[int(line[1]) - 1]) if line else ""
     for kind in SELECTORS:
         if re.search(rf"^{kind}\s*=", text, re.M) and re.search(rf"^\[{kind}[.\]]", text, re.M):
             hint = f". Beside a table [{kind}...], write [{kind}] name = ... and not {kind} = ..."
     return f"{f':{line[1]}' if line else ''}: not TOML: {reason}{hint}"
+
+
+def _unquoted(line: str) -> str:
+    """Say so where a line's value is a bare word."""
+    found = re.fullmatch(r"\s*([\w.\"-]+)\s*=\s*([A-Za-z./~][^\s\"',\[\]{}#]*)\s*(#.*)?", line)
+    return f'; text needs quotes: {found[1]} = "{found[2]}"' if found else ""
 
 
 def read_environment(environment: Mapping[str, str]) -> Layer:

@@ -16,6 +16,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from hotswap import registry
 from hotswap.errors import UsageError, did_you_mean
 from hotswap.settings import closed
 from hotswap.settings.choices import Choice, configure, find, unknown_settings
@@ -137,7 +138,7 @@ def _unknown(given: Given) -> str | None:
     for index, segment in enumerate(given.key):
         if _is_section(at):
             if segment not in at.model_fields:
-                suggestion = _suggestion(given.key[:index], segment, at)
+                suggestion = _of_a_part(given) or _suggestion(given.key[:index], segment, at)
                 return f"{given.where}: no setting {dotted(given.key[: index + 1])!r}.{suggestion}"
             at = at.model_fields[segment].annotation
         elif get_origin(at) is dict:
@@ -149,6 +150,14 @@ def _unknown(given: Given) -> str | None:
     return None
 
 
+def _of_a_part(given: Given) -> str:
+    """Suggest a part's setting that was written without its kind; empty where there is none of that name."""
+    kinds = registry.kinds_with(given.key[0]) if len(given.key) == 1 else []
+    dashes = "--" if given.where.startswith("flag ") else ""
+    meant = " or ".join(f"{dashes}{kind}.{given.key[0]}" for kind in kinds)
+    return f" Did you mean {meant}?" if meant else ""
+
+
 def _suggestion(table: Key, segment: str, section: type[BaseModel]) -> str:
     """Suggest the neighbour, or else the setting elsewhere, that a word is closest to."""
     if close := get_close_matches(segment, section.model_fields, n=1):
@@ -156,7 +165,10 @@ def _suggestion(table: Key, segment: str, section: type[BaseModel]) -> str:
     elsewhere = {key[-1]: key for key, _ in reversed(list(_values((), Settings())))}
     if close := get_close_matches(segment, elsewhere, n=1, cutoff=0.7):
         return f" Did you mean {dotted(elsewhere[close[0]])!r}?"
-    return did_you_mean(segment, section.model_fields)
+    settings_of_parts = (
+        " Those of parts are taskset.NAME, harness.NAME and runtime.NAME." if not table else ""
+    )
+    return did_you_mean(segment, section.model_fields) + settings_of_parts
 
 
 def _joined(layer: Layer, problems: list[str]) -> Layer:

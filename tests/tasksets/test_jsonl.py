@@ -202,7 +202,7 @@ def test_a_path_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_the_path_is_required() -> None:
-    with pytest.raises(UsageError, match=r"'path' .* is required"):
+    with pytest.raises(UsageError, match=r"'path' .* is required, as --taskset\.path PATH: "):
         Jsonl()
 
 
