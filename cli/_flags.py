@@ -91,6 +91,9 @@ def _taskset(word: str) -> Given:
 
 def _short(word: str, words: _Words, line: Line) -> None:
     option, rest = word[:2], word[2:].removeprefix("=")
+    name = word[1:].partition("=")[0]
+    if name in ("taskset", *SHORT.values(), *LONG):
+        raise UsageError(f"no option -{name}. Did you mean --{name}?")
     if word == "-h":
         line.help = True
     elif option == "-f":

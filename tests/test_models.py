@@ -352,3 +352,31 @@ def test_a_run_without_a_model_is_told_what_it_could_name() -> None:
 def test_effort_reaches_a_chat_endpoint_in_its_own_word() -> None:
     sampling = ask()("openai/gpt-5-mini", effort="high").upstream.sampling
     assert known()["chat"].impose({"model": "m"}, "m", sampling) == {"reasoning_effort": "high"}
+
+
+@pytest.mark.parametrize(
+    ("ref", "meant"),
+    [
+        ("gpt-5-mini", "openai/gpt-5-mini"),
+        ("o3", "openai/o3"),
+        ("claude-sonnet-4-5", "anthropic/claude-sonnet-4-5"),
+    ],
+)
+def test_a_model_without_its_preset_is_suggested_with_it(ref: str, meant: str) -> None:
+    assert ask().refusal(ref).startswith(f"no model {ref!r}. Did you mean {meant!r}? Known: ")
+
+
+def test_a_word_that_no_provider_serves_is_suggested_nothing() -> None:
+    assert ask().refusal("no-such-thing").startswith("no model 'no-such-thing'. Known: ")
+
+
+@pytest.mark.parametrize(
+    ("ref", "address"),
+    [
+        ("localhost:8101", "http://localhost:8101/v1"),
+        ("127.0.0.1:8101/v1", "http://127.0.0.1:8101/v1"),
+        ("gpu.example:8000/v1/chat/completions", "http://gpu.example:8000/v1"),
+    ],
+)
+def test_a_bare_address_is_shown_as_it_must_be_written(ref: str, address: str) -> None:
+    assert ask().refusal(ref) == f"an address needs a model: NAME@{address}"

@@ -16,6 +16,7 @@ by its address gets a key only where a variable is named beside it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -28,12 +29,14 @@ from hotswap.models.addresses import base_url
 from hotswap.models.choices import presets
 from hotswap.models.keys import Variable
 from hotswap.models.model import Model
-from hotswap.models.prices import look_up
+from hotswap.models.prices import look_up, provider_of
 from hotswap.models.tables import Draft, Table, lay_over, own_settings, read_dialects, stated_over
 
 PARAMETERS = ("dialect", "key")
 """What may follow the `?` of `NAME@URL`."""
 ANY_ENDPOINT = "NAME@http://HOST:PORT/v1"
+BARE_ADDRESS = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+):\d{2,5}(/.*)?")
+"""A host and a port, where `NAME@http://` was left out."""
 
 
 def resolve(
@@ -59,6 +62,8 @@ def _find(ref: str, tables: Mapping[str, Table], environment: Mapping[str, str])
         return _from_table(name, tables, environment)
     if "@" in ref or "://" in ref:
         return _from_address(ref)
+    if BARE_ADDRESS.fullmatch(ref):
+        raise UsageError(f"an address needs a model: NAME@{base_url(f'http://{ref}', f'model {ref!r}')}")
     return _from_preset(ref, tables, environment)
 
 
@@ -121,8 +126,16 @@ def _preset(name: str, ref: str, tables: Mapping[str, Table]) -> type[Preset]:
     known = presets()
     shown = sorted(found if cls.single else f"{found}/MODEL" for found, cls in known.items())
     close = did_you_mean(name, {*known, *tables}).partition(" Known:")[0]
+    close = close or (_served(ref, known) if "/" not in ref else "")
     listed = ", ".join([*sorted(tables), *shown])
     raise UsageError(f"no model {ref!r}.{close} Known: {listed}, and {ANY_ENDPOINT} for any endpoint.")
+
+
+def _served(model: str, known: Mapping[str, type[Preset]]) -> str:
+    """Suggest the preset whose provider serves a model that was named alone."""
+    provider = provider_of(model)
+    name = next((name for name, cls in known.items() if provider and cls.provider == provider), None)
+    return f" Did you mean {f'{name}/{model}'!r}?" if name else ""
 
 
 def _listed(draft: Draft) -> Upstream:

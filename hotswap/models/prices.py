@@ -39,6 +39,16 @@ def look_up(provider: str, model: str) -> Listing:
     return Listing(_read(info.get_prices(datetime.now(UTC))), info.context_window)
 
 
+def provider_of(model: str) -> str | None:
+    """Get the provider that a bare name of a model belongs to, by the list's own patterns."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        return get_snapshot().find_provider_model(model, None, None, None)[0].id
+    except LookupError:
+        return None
+
+
 def _find(provider: str, model: str) -> ModelInfo | None:
     from genai_prices.data_snapshot import get_snapshot
 

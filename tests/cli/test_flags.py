@@ -83,6 +83,9 @@ def test_after_two_dashes_everything_is_a_taskset() -> None:
     ("words", "said"),
     [
         (["-x"], "no option '-x'. Short ones: -m"),
+        (["-model", "x"], "no option -model. Did you mean --model?"),
+        (["-file=x.toml"], "no option -file. Did you mean --file?"),
+        (["-dry-run"], "no option -dry-run. Did you mean --dry-run?"),
         (["-n"], "-n needs a value: -n TASKS"),
         (["--attempts"], "--attempts needs a value"),
         (["--attempts", "--seed", "1"], "--attempts needs a value"),
