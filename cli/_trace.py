@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotswap.cli._say import count, visible
 from hotswap.columns import dollars, number, seconds, tokens
+from hotswap.result import Result
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -122,10 +123,11 @@ def _facts(trace: Trace) -> Iterator[str]:
     if trace.stop != "done":
         yield f"stopped by {trace.stop}"
     yield count(trace.turns, "turn")
-    read, wrote = trace.usage.input, trace.usage.output
+    result = Result.of(trace)  # as in the tables, where what made no call has used 0
+    read, wrote = result.usage.input, result.usage.output
     if read is not None or wrote is not None:
         yield f"{_amount(read)} tokens in, {_amount(wrote)} out"
-    yield dollars(trace.cost_usd) if trace.cost_usd is not None else "cost not known"
+    yield dollars(result.cost_usd) if result.cost_usd is not None else "cost not known"
     timing = trace.timing
     stages = [timing.box_s, timing.setup_s, timing.agent_s, timing.scoring_s]
     if any(stage is not None for stage in stages):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -54,9 +55,9 @@ def show(
     view = TraceView(result_console(), full)
     shown = len(chosen) if rollouts or full else SHOWN
     _print(directory, chosen, shown, view)
-    again = f"{program()} show" + ("" if run == LATEST else f" --run {run}")
-    for line in _closing(directory.name, chosen, len(chosen) - shown, view.shortened):
-        view.console.print(line.format(again=again), soft_wrap=True)
+    again = _again(run, failed, runs)
+    for line in _closing(directory.name, chosen, len(chosen) - shown, view.shortened, again):
+        view.console.print(line, soft_wrap=True)
 
 
 def _choose(directory: RunDirectory, parts: Sequence[str], failed: bool) -> list[Result]:
@@ -90,16 +91,24 @@ def _print(directory: RunDirectory, chosen: Sequence[Result], shown: int, view: 
         view.console.print(_one_line(result), soft_wrap=True)
 
 
-def _closing(run: str, chosen: Sequence[Result], left: int, shortened: bool) -> Iterator[str]:
-    """What is not there, and the command that shows it; `{again}` stands for this one."""
+def _again(run: str, failed: bool, runs: Path | None) -> str:
+    """This command with the flags that it was given."""
+    given = ["--run", run] if run != LATEST else []
+    given += ["--runs", str(runs)] if runs is not None else []
+    given += ["--failed"] if failed else []
+    return f"{program()} {shlex.join(['show', *given])}"
+
+
+def _closing(run: str, chosen: Sequence[Result], left: int, shortened: bool, again: str) -> Iterator[str]:
+    """What is not there, and the command that shows it; `again` is this one."""
     if not chosen:
         yield f"Run {run}: no rollout failed."
     if left > LISTED:
         yield f"... and {left - LISTED} more."
     if left > 0:
-        yield f"{count(left, 'more rollout')} in run {run}. One of them: {{again}} ID. All: {{again}} --full"
+        yield f"{count(left, 'more rollout')} in run {run}. One of them: {again} ID. All: {again} --full"
     elif shortened:
-        yield "Long texts were shortened. In full: {again} ID --full"
+        yield f"Long texts were shortened. In full: {again} ID --full"
 
 
 def _one_line(result: Result) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from hotswap.metrics import Mean, PassAt, Row, Sum, Summary
 
 NOTHING = "-"
+CAUSES = 3
+"""Errors that are named below the tables; the files have more."""
 QUIET = ("tool_calls", "invalid_tool_calls", "truncated_answers", "empty_answer")
 """Metrics that are shown where they are not 0 in every row; the files always have them."""
 
@@ -26,7 +29,7 @@ class Column:
 def columns(summary: Summary) -> tuple[Column, ...]:
     """Get the columns that this summary needs; what could only say "none" in every row is left out."""
     shown = [Column("cell", lambda row: row.cell, is_text=True), Column("reward", _reward)]
-    if summary.errors:
+    if summary.errors > summary.interrupted:
         shown.append(Column("errors as 0", lambda row: _mean(row.reward_errors_as_zero)))
     shown += _pass_at(summary)
     shown += [
@@ -59,11 +62,22 @@ def notes(summary: Summary) -> list[str]:
         said.append(f"[low, high] is the 95% interval of the mean ({'; '.join(methods)}). {_scale(summary)}")
     elif summary.scored:
         said.append(f"No interval: there are too few tasks, or all rewards are the same. {_scale(summary)}")
+    if summary.interrupted:
+        rollouts = "rollouts are" if summary.interrupted > 1 else "rollout is"
+        said.append(f"{summary.interrupted} interrupted {rollouts} counted under errors, and in no mean.")
     if summary.cost_usd.unknown:
         said.append(f"The cost of {summary.cost_usd.unknown} of {summary.finished} rollouts is not known.")
     if summary.masked:
         said.append(f"{summary.masked} secrets were masked in the traces.")
     return said
+
+
+def causes(summary: Summary) -> list[str]:
+    """Get the commonest errors as `52 x provider, auth: Incorrect API key provided (HTTP 401)`."""
+    return [
+        f"{error.count} x {error.blame}, {error.type}" + (f": {error.message}" if error.message else "")
+        for error in summary.common_errors[:CAUSES]
+    ]
 
 
 def by_blame(errors: dict[str, int]) -> str:
@@ -93,14 +107,14 @@ def tokens(value: float) -> str:
 
 
 def dollars(value: float) -> str:
-    """Get a price, small ones with two digits that count."""
-    return (
-        f"${value:,.2f}"
-        if value == 0 or value >= 0.1
-        else f"${value:.2g}"
-        if value >= 1e-4
-        else f"${value:.1e}"
-    )
+    """Get a price, small ones with two digits that count: `$12.50`, `$0.00042`, `<$0.00001`."""
+    if value == 0 or value >= 0.1:
+        return f"${value:,.2f}"
+    if value < 1e-5:
+        return "<$0.00001"
+    decimals = 1 - math.floor(math.log10(value))
+    whole, _, part = f"{value:.{decimals}f}".partition(".")
+    return f"${whole}.{part.rstrip('0'):<02}"
 
 
 def seconds(value: float | None) -> str:

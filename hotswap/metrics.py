@@ -17,11 +17,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hotswap.errors import ErrorRecord
 from hotswap.intervals import LEVEL, Interval, mean_interval, pass_at, percentile
 from hotswap.records import write
 from hotswap.result import Result
 
 SCHEMA = 1
+KEPT_ERRORS = 100
+"""Errors that are told apart in one cell; further ones are counted together."""
+ERROR_LIMIT = 160
+"""Characters of an error's message by which it is told from others."""
+OTHERS = "(other messages)"
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,17 @@ class Sum:
     unknown: int = 0
 
 
+@dataclass(frozen=True)
+class CommonError:
+    """An error that rollouts ended with, and how many did."""
+
+    blame: str
+    type: str
+    message: str
+    """Its first line."""
+    count: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """The numbers of one cell."""
@@ -72,12 +89,16 @@ class Row:
     unplayed: int | None
     """Planned and not finished."""
     errors_by_blame: dict[str, int]
+    common_errors: tuple[CommonError, ...]
+    """The commonest first. Together they are `errors`."""
+    interrupted: int
+    """Errors of the person who interrupted the run: nothing is known of what they would have come to."""
     wrong: int
     """Scored below 1."""
     reward: Mean
     interval: Interval | None
     reward_errors_as_zero: Mean
-    """Over scored rollouts and errors, an error counted as 0; `reward` where there are no errors."""
+    """Over scored rollouts and errors, an error counted as 0 and an interrupted one left out."""
     binary: bool
     """Every reward is 0 or 1."""
     reward_range: tuple[float, float] | None
@@ -139,6 +160,18 @@ class Summary:
         return dict(sorted(total.items()))
 
     @property
+    def common_errors(self) -> tuple[CommonError, ...]:
+        total: Counter[_Cause] = Counter()
+        for row in self.rows:
+            for error in row.common_errors:
+                total[error.blame, error.type, error.message] += error.count
+        return _commonest(total)
+
+    @property
+    def interrupted(self) -> int:
+        return sum(row.interrupted for row in self.rows)
+
+    @property
     def cost_usd(self) -> Sum:
         known = [row.cost_usd.total for row in self.rows if row.cost_usd.total is not None]
         return Sum(math.fsum(known) if known else None, sum(row.cost_usd.unknown for row in self.rows))
@@ -155,6 +188,8 @@ class Summary:
             "scored": self.scored,
             "errors": self.errors,
             "errors_by_blame": self.errors_by_blame,
+            "common_errors": write(self.common_errors),
+            "interrupted": self.interrupted,
             "wrong": self.wrong,
             "cost_usd": write(self.cost_usd),
             "masked": self.masked,
@@ -173,14 +208,15 @@ class Summary:
 
     def to_markdown(self) -> str:
         """The tables for people, as in the terminal."""
-        from hotswap.columns import columns, notes
+        from hotswap.columns import causes, columns, notes
 
         shown = columns(self)
         lines = ["| " + " | ".join(_escape(column.title) for column in shown) + " |"]
         lines.append("| " + " | ".join(":--" if column.is_text else "--:" for column in shown) + " |")
         for row in self.rows:
             lines.append("| " + " | ".join(_escape(column.show(row)) for column in shown) + " |")
-        return "\n".join(lines) + "\n\n" + "\n".join(f"{note}  " for note in notes(self)) + "\n"
+        said = [*notes(self), *map(_escape, causes(self))]
+        return "\n".join(lines) + "\n\n" + "\n".join(f"{note}  " for note in said) + "\n"
 
     def files(self) -> dict[str, str]:
         """The tables as the files of a run directory."""
@@ -202,6 +238,22 @@ def tabulate(results: Iterable[Result], planned: Mapping[str, int] | None = None
         tallies[result.cell].add(result)
     names = [*planned, *sorted(tallies.keys() - planned.keys())]
     return Summary(tuple(tallies[name].row(planned.get(name)) for name in names))
+
+
+_Cause = tuple[str, str, str]
+"""Blame, type, and the first line of the message."""
+
+
+def _cause(error: ErrorRecord | None) -> _Cause:
+    if error is None:
+        return ("hotswap", "unknown", "")
+    first = error.message.strip().partition("\n")[0].strip()
+    return (error.blame, error.type, first[:ERROR_LIMIT])
+
+
+def _commonest(errors: Counter[_Cause]) -> tuple[CommonError, ...]:
+    ordered = sorted(errors.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(CommonError(*cause, count) for cause, count in ordered)
 
 
 @dataclass
@@ -244,10 +296,12 @@ class _Tally:
         self.by_task: dict[str, array[float]] = {}
         self.attempts: Counter[str] = Counter()
         self.blames: Counter[str] = Counter()
+        self.causes: Counter[_Cause] = Counter()
         self.stops: Counter[str] = Counter()
         self.served: set[str] = set()
         self.versions: set[str] = set()
-        self.scored = self.errors = self.wrong = self.tries = self.recovered = self.masked = 0
+        self.scored = self.errors = self.interrupted = self.wrong = 0
+        self.tries = self.recovered = self.masked = 0
         self.rewards: dict[str, _Values] = {}
         self.metrics: dict[str, _Values] = {}
         self.turns, self.seconds = _Values(), _Values()
@@ -271,10 +325,19 @@ class _Tally:
         ):
             amount.add(value)
         if result.reward is None:
-            self.errors += 1
-            self.blames[result.error.blame if result.error else "hotswap"] += 1
+            self._add_error(result.error)
         else:
             self._add_scored(result, result.reward)
+
+    def _add_error(self, error: ErrorRecord | None) -> None:
+        cause = _cause(error)
+        blame, kind, _ = cause
+        if cause not in self.causes and len(self.causes) >= KEPT_ERRORS:
+            cause = (blame, kind, OTHERS)
+        self.errors += 1
+        self.blames[blame] += 1
+        self.causes[cause] += 1
+        self.interrupted += (blame, kind) == ("user", "interrupted")
 
     def _add_scored(self, result: Result, reward: float) -> None:
         self.scored += 1
@@ -293,6 +356,7 @@ class _Tally:
         rewards = [reward for group in self.by_task.values() for reward in group]
         binary = all(reward in (0, 1) for reward in rewards)
         total, finished = math.fsum(rewards), self.scored + self.errors
+        judged = finished - self.interrupted
         seconds = sorted(self.seconds.known)
         attempts = max(self.attempts.values(), default=0)
         return Row(
@@ -307,10 +371,12 @@ class _Tally:
             errors=self.errors,
             unplayed=None if planned is None else max(0, planned - finished),
             errors_by_blame=dict(sorted(self.blames.items())),
+            common_errors=_commonest(self.causes),
+            interrupted=self.interrupted,
             wrong=self.wrong,
             reward=Mean(total / self.scored if self.scored else None, self.scored),
             interval=mean_interval(list(self.by_task.values())),
-            reward_errors_as_zero=Mean(total / finished if finished else None, finished),
+            reward_errors_as_zero=Mean(total / judged if judged else None, judged),
             binary=binary,
             reward_range=(min(rewards), max(rewards)) if rewards else None,
             pass_at={str(k): self._pass_at(k) for k in sorted({1, attempts})} if binary and rewards else None,
@@ -349,7 +415,8 @@ def _flat(row: Row) -> dict[str, Any]:
             flat[name] = " ".join(map(str, value)) if isinstance(value, list) else value
 
     for name, value in write(row).items():
-        put(name, value)
+        if name != "common_errors":  # a list of objects has no place in a line
+            put(name, value)
     return flat
 
 

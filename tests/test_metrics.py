@@ -12,10 +12,10 @@ from _kit.traces import failed, fault, result, scored
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotswap.columns import dollars, number, seconds, tokens
+from hotswap.columns import causes, columns, dollars, notes, number, seconds, tokens
 from hotswap.intervals import clustered, mean_interval, pass_at, percentile, t_cdf, t_quantile, wilson
 from hotswap.messages import Usage
-from hotswap.metrics import Mean, PassAt, Row, Sum, Summary, tabulate
+from hotswap.metrics import CommonError, Mean, PassAt, Row, Sum, Summary, tabulate
 from hotswap.result import Result
 
 
@@ -93,6 +93,44 @@ def test_a_cell_of_errors_alone_has_no_mean() -> None:
     row = only(tabulate([result("a", reward=None), result("b", reward=None)]))
     assert (row.reward, row.interval, row.reward_errors_as_zero) == (Mean(None, 0), None, Mean(0.0, 2))
     assert (row.pass_at, row.seconds_p50) == (None, None)
+
+
+def test_the_commonest_errors_are_named_by_their_first_line_in_an_order_of_their_own() -> None:
+    refused = fault(type="auth", message="Incorrect API key provided (HTTP 401)\nmore")
+    results = [result(f"t{at}", reward=None, error=refused) for at in range(3)]
+    results += [result("u", reward=None, error=fault("runtime", type="b", message="x" * 900))]
+    results += [result("v", reward=None, error=fault("runtime", type="a", message="full"))]
+    results += [result("v", cell="other", reward=None, error=refused), result("w", error=refused)]
+    summary = tabulate(results)
+    assert causes(summary) == [
+        "4 x provider, auth: Incorrect API key provided (HTTP 401)",
+        "1 x runtime, a: full",
+        f"1 x runtime, b: {'x' * 160}",
+    ]
+    assert tabulate(reversed(results)) == summary
+    assert summary.to_json()["total"]["common_errors"][0]["count"] == 4
+    assert "4 x provider, auth: Incorrect API key provided (HTTP 401)" in summary.to_markdown()
+    assert "Incorrect" not in summary.to_csv()
+
+
+def test_errors_that_are_all_different_are_counted_in_bounded_memory() -> None:
+    errors = [fault(message=f"request {at} failed") for at in range(500)]
+    row = only(tabulate(result(f"t{at}", reward=None, error=error) for at, error in enumerate(errors)))
+    assert len(row.common_errors) == 101
+    assert row.common_errors[0] == CommonError("provider", "overloaded", "(other messages)", 400)
+    assert sum(error.count for error in row.common_errors) == row.errors == 500
+
+
+def test_an_interrupted_rollout_is_an_error_and_lowers_no_mean() -> None:
+    stopped = fault("user", type="interrupted", message="the run was interrupted")
+    results = [result("a"), result("b", reward=None), result("c", reward=None, error=stopped)]
+    summary = tabulate(results)
+    row = only(summary)
+    assert (row.errors, row.interrupted, row.errors_by_blame) == (2, 1, {"provider": 1, "user": 1})
+    assert row.reward_errors_as_zero == Mean(0.5, 2)
+    assert "1 interrupted rollout is counted under errors, and in no mean." in notes(summary)
+    alone = tabulate([result("a"), result("c", reward=None, error=stopped)])
+    assert "errors as 0" not in [column.title for column in columns(alone)]
 
 
 REWARDS = st.one_of(st.none(), st.sampled_from([0.0, 1.0]), st.floats(-1e6, 1e6))
@@ -319,7 +357,12 @@ def test_many_results_are_tabulated_in_little_memory() -> None:
         (tokens(999_900), "1.00M"),
         (dollars(0), "$0.00"),
         (dollars(0.00042), "$0.00042"),
-        (dollars(0.000004), "$4.0e-06"),
+        (dollars(0.00006), "$0.00006"),
+        (dollars(0.0000134), "$0.000013"),
+        (dollars(0.05), "$0.05"),
+        (dollars(0.0999), "$0.10"),
+        (dollars(0.3), "$0.30"),
+        (dollars(0.000004), "<$0.00001"),
         (dollars(1234.5), "$1,234.50"),
         (seconds(0.309), "0.31 s"),
         (seconds(200), "3 min 20 s"),

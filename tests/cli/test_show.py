@@ -95,6 +95,11 @@ def test_every_part_of_a_trace_has_its_place(tmp_path: Path) -> None:
     assert "[noted: harness, in agent, timeout] the time limit of 5 s was reached" in said
 
 
+def test_what_made_no_call_has_used_nothing_as_in_the_tables(tmp_path: Path) -> None:
+    write(tmp_path, "q--1", failed("de"))
+    assert "0 tokens in, 0 out · $0.00" in show(tmp_path)
+
+
 def test_failed_shows_errors_first_then_what_was_wrong(tmp_path: Path) -> None:
     write(tmp_path, "q--1", scored("a", reward=0.0), scored("b"), failed("c"), scored("d", reward=0.5))
     said = show(tmp_path, "--failed")
@@ -177,6 +182,14 @@ def test_of_many_rollouts_the_first_are_shown_and_the_others_listed(tmp_path: Pa
     assert "01T050  quiz/loop/small/local  t05  attempt 0  1.00" in said
     assert "... and 15 more.\n55 more rollouts in run q--1." in said
     assert show(tmp_path, "--full").count("[assistant]") == 60
+
+
+def test_the_command_for_the_rest_keeps_the_flags_that_were_given(tmp_path: Path) -> None:
+    path = write(tmp_path, "q--1", *(failed(f"t{at:02}") for at in range(9)))
+    path.parent.rename(tmp_path / "my {runs}")
+    said = show(tmp_path, "--failed", "--runs", "my {runs}", "--run", "q--1")
+    again = "hotswap show --run q--1 --runs 'my {runs}' --failed"
+    assert f"4 more rollouts in run q--1. One of them: {again} ID. All: {again} --full\n" in said
 
 
 @pytest.mark.parametrize("columns", ["20", "200"])
