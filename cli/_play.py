@@ -12,6 +12,7 @@ from hotswap.cli._interrupt import INTERRUPTED, interruptible
 from hotswap.cli._live import clock, live
 from hotswap.cli._say import count, program, progress_console, result_console, visible
 from hotswap.cli._tables import render
+from hotswap.columns import dollars
 from hotswap.planned import PlannedRun, planned
 from hotswap.progress import Progress
 from hotswap.run import Report, Watch, execute
@@ -69,7 +70,7 @@ async def _approve(progress: Progress, yes: bool, console: Console) -> bool:
     """Project from a pilot what the rest will take, and ask whether to go on."""
     left = progress.planned - progress.done
     share = left / max(progress.done, 1)
-    cost = "of unknown cost" if progress.unknown_costs else f"${progress.cost_usd * share:.2f}"
+    cost = "of unknown cost" if progress.unknown_costs else dollars(progress.cost_usd * share)
     said = f"pilot: {progress.done} done in {clock(progress.elapsed_s)}; {left} more would take about "
     _say(console, f"{said}{clock(progress.elapsed_s * share)}, {progress.tokens * share:,.0f} tokens, {cost}")
     if yes:
