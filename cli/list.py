@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,10 @@ def _models() -> str:
         ref = name if cls.single else f"{name}/MODEL"
         summary = registry.find("preset", name).summary
         rows.append((f"-m {ref}", _key_state(cls.key_variable, cls.key_required), summary))
-    rows += [(f"-m {name}", "your own", summary) for name, summary in _tables()]
+    rows += [
+        (f"-m {name}", _table_state(name, table), visible(str(table.get("url") or table.get("model") or "")))
+        for name, table in _tables()
+    ]
     rows.append(
         ("-m NAME@http://HOST:PORT/v1", "no key needed", "Any endpoint that speaks chat completions.")
     )
@@ -144,7 +147,23 @@ def _key_state(variable: str | None, required: bool) -> str:
     return f"{variable} is not set" if required else f"{variable} is not set, and may be missing"
 
 
-def _tables() -> Iterator[tuple[str, str]]:
+def _table_state(name: str, table: Mapping[str, Any]) -> str:
+    """Say whether the key of a model of one's own is there: the table's variable, or that of its preset."""
+    from hotswap.models.choices import presets
+    from hotswap.models.keys import NAME
+
+    if key := table.get("key"):
+        known = isinstance(key, str) and NAME.fullmatch(key)
+        return (
+            f"your own, {_key_state(key, True)}" if known else "your own, and its key is no variable's name"
+        )
+    preset = presets().get(str(table.get("model") or name).partition("/")[0])
+    if table.get("url") or preset is None or preset.key_variable is None:
+        return "your own"
+    return f"your own, {_key_state(preset.key_variable, preset.key_required)}"
+
+
+def _tables() -> Iterator[tuple[str, dict[str, Any]]]:
     """Read the names in [models] of the files that apply here, without the cost of checking the rest."""
     from hotswap.settings.layers import around
 
@@ -153,8 +172,7 @@ def _tables() -> Iterator[tuple[str, str]]:
         for given in layer.given:
             if given.key[0] == "models" and len(given.key) > 2:
                 named.setdefault(given.key[1], {})[given.key[2]] = given.value
-    for name, table in sorted(named.items()):
-        yield name, visible(str(table.get("url") or table.get("model") or ""))
+    yield from sorted(named.items())
 
 
 def _runs(folder: Path | None) -> str:

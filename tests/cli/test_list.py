@@ -65,6 +65,31 @@ def test_models_say_whether_their_key_is_there_and_never_what_it_is(
     assert "sk-very" not in out
 
 
+def test_a_model_of_ones_own_says_whether_its_key_is_there(
+    empty_desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MINE_KEY", "sk-very-secret-value")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-value")
+    monkeypatch.delenv("OTHER_KEY", raising=False)
+    address = "http://127.0.0.1:8000/v1"
+    (empty_desk / "eval.toml").write_text(
+        f'[models.mine]\nurl = "{address}"\nkey = "MINE_KEY"\n'
+        f'[models.other]\nurl = "{address}"\nkey = "OTHER_KEY"\n'
+        f'[models.leaky]\nurl = "{address}"\nkey = "sk-very-secret"\n'
+        '[models.fast]\nmodel = "openai/gpt-5-mini"\n'
+        f'[models.free]\nurl = "{address}"\n'
+    )
+    monkeypatch.setenv("COLUMNS", "200")
+    out = said(capsys, "models")
+    states = {line.split()[1]: line for line in out.splitlines() if "your own" in line}
+    assert "your own, MINE_KEY is set " in states["mine"]
+    assert "your own, OTHER_KEY is not set " in states["other"]
+    assert "its key is no variable's name" in states["leaky"]
+    assert "your own, OPENAI_API_KEY is set " in states["fast"]
+    assert "your own  " in states["free"]
+    assert "sk-very" not in out
+
+
 def test_where_there_is_no_run_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "runs").strip() == "no runs in runs yet"
 
