@@ -32,6 +32,11 @@ def program(argv0: str | None = None, environment: Mapping[str, str] | None = No
     return "hotswap"
 
 
+def called() -> str:
+    """Get the word that was typed, with which each problem's line begins."""
+    return "eval" if Path(sys.argv[0]).stem == "eval" else "hotswap"
+
+
 def result_console() -> Console:
     """Get the console for results: stdout."""
     return console(sys.stdout)

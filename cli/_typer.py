@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
@@ -13,9 +14,11 @@ from typer.core import TyperCommand, TyperGroup
 
 from hotswap.cli._complete import complete as complete_run
 from hotswap.cli._say import program
-from hotswap.errors import UsageError
+from hotswap.errors import UsageError, did_you_mean
 
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
+SHELLS = ("bash", "fish", "powershell", "pwsh", "zsh")
+"""Those that typer has a script for."""
 
 
 def call(name: str, function: Callable[..., Any], words: Sequence[str]) -> int:
@@ -34,7 +37,13 @@ def call(name: str, function: Callable[..., Any], words: Sequence[str]) -> int:
 
 
 def complete(words: Sequence[str], names: Iterable[str]) -> int:
-    """Answer the shell that asks what could come next, or install what asks."""
+    """Answer the shell that asks what could come next, or show or install what asks.
+
+    Raises UsageError for a shell that is named and that there is nothing for.
+    """
+    if words[:1] in (["--show-completion"], ["--install-completion"]) and len(words) > 1:
+        _name_the_shell(words)
+        words = []
     app = typer.Typer(cls=_Group, **PLAIN)
     app.callback(invoke_without_command=True)(_nothing)
     group = typer.main.get_command(app)
@@ -43,6 +52,17 @@ def complete(words: Sequence[str], names: Iterable[str]) -> int:
         group.add_command(_completed(name), name)
     group.main([*words], prog_name=Path(sys.argv[0]).name)
     return 0
+
+
+def _name_the_shell(words: Sequence[str]) -> None:
+    """Ask, as a shell would, for the script of the shell that is named."""
+    option, shell = words[:2]
+    if shell not in SHELLS:
+        raise UsageError(f"no completion for {shell!r}.{did_you_mean(shell, SHELLS)}")
+    if option == "--install-completion":
+        shown = f"{program()} --show-completion {shell} prints the script"
+        raise UsageError(f"{option} takes no word, and installs for the shell that it is run in; {shown}")
+    os.environ[f"_{Path(sys.argv[0]).name.upper()}_COMPLETE"] = f"source_{shell}"
 
 
 class _Group(TyperGroup):

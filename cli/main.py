@@ -19,7 +19,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from hotswap import __version__
-from hotswap.cli._say import program
+from hotswap.cli._say import called, program
 from hotswap.errors import HotswapError, UsageError
 
 OK, CANNOT_WORK, INTERRUPTED = 0, 2, 130
@@ -95,6 +95,8 @@ def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("--help", "-h"):
         print(help_text(), end="")
         return OK
+    if words[0] == "help":
+        return _dispatch([*words[1:], "--help"])
     if words[0] == "--version":
         print(f"hotswap {__version__}")
         return OK
@@ -116,7 +118,7 @@ def _meant_a_command(words: Sequence[str]) -> list[str]:
 
 def _refuse(*problems: str) -> int:
     for line in "\n".join(problems).splitlines():
-        print(f"eval: {line}", file=sys.stderr)
+        print(f"{called()}: {line}", file=sys.stderr)
     return CANNOT_WORK
 
 

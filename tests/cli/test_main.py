@@ -22,20 +22,34 @@ def empty_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def start(*words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+def start(*words: str, called: str = "hotswap", **environment: str) -> subprocess.CompletedProcess[bytes]:
     """Run the command as a process of its own."""
-    program = Path(sys.executable).parent / "hotswap"
     return subprocess.run(
-        [program, *words], capture_output=True, env={**os.environ, **environment}, check=False
+        [Path(sys.executable).parent / called, *words],
+        capture_output=True,
+        env={**os.environ, **environment},
+        check=False,
     )
 
 
-@pytest.mark.parametrize("words", [[], ["--help"]])
+@pytest.mark.parametrize("words", [[], ["--help"], ["help"]])
 def test_help_teaches_by_examples(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     out = capsys.readouterr().out
     assert all(word in out for word in HELP)
     assert "Traceback" not in out
+
+
+def test_help_before_a_command_is_that_commands_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "list"]) == 0
+    said = capsys.readouterr().out
+    assert main(["list", "--help"]) == 0
+    assert said == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("called", ["eval", "hotswap"])
+def test_a_problem_begins_with_the_word_that_was_typed(called: str) -> None:
+    assert start("gsm8k", "-x", called=called).stderr.decode().startswith(f"{called}: no option '-x'")
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,16 +78,19 @@ def test_help_beside_parts_shows_their_settings(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["gsm8k", "-H", "lop"], "eval: no harness 'lop'. Did you mean 'loop'? Known: "),
-        (["gsm8k", "--modle", "x"], "eval: flag --modle: no setting 'modle'. Did you mean 'model'?"),
-        (["gsm8k", "-n", "-1"], "eval: flag -n: tasks = -1: must be at least 1; leave -n out for all tasks"),
-        (["gsm8k", "-k", "0"], "eval: flag -k: attempts = 0: must be at least 1"),
+        (["gsm8k", "-H", "lop"], "hotswap: no harness 'lop'. Did you mean 'loop'? Known: "),
+        (["gsm8k", "--modle", "x"], "hotswap: flag --modle: no setting 'modle'. Did you mean 'model'?"),
+        (
+            ["gsm8k", "-n", "-1"],
+            "hotswap: flag -n: tasks = -1: must be at least 1; leave -n out for all tasks",
+        ),
+        (["gsm8k", "-k", "0"], "hotswap: flag -k: attempts = 0: must be at least 1"),
         (["gsm8k", "-r", "3"], "did you mean -k 3"),
         (["gsm8k", "-n", "1", "-n", "2"], "tasks is given more than once: 1 and 2"),
-        (["gsm8k", "-f", "missing.toml"], "eval: no settings file 'missing.toml'"),
-        (["gsm8k", "-x"], "eval: no option '-x'"),
+        (["gsm8k", "-f", "missing.toml"], "hotswap: no settings file 'missing.toml'"),
+        (["gsm8k", "-x"], "hotswap: no option '-x'"),
         (["lst"], f"or the command? {program()} list"),
-        (["show", "--bogus"], "eval: No such option: --bogus"),
+        (["show", "--bogus"], "hotswap: No such option: --bogus"),
         (["list", "tasksetz"], "Did you mean 'tasksets'?"),
         (["run"], "name"),
     ],
@@ -86,7 +103,7 @@ def test_a_mistake_is_a_line_that_says_what_would_be_right(
     assert said in captured.err
     assert "Traceback" not in captured.err
     assert captured.out == ""
-    assert all(line.startswith("eval: ") for line in captured.err.splitlines())
+    assert all(line.startswith("hotswap: ") for line in captured.err.splitlines())
 
 
 def test_a_command_name_is_reserved_and_its_file_is_reached_by_its_path(
@@ -160,6 +177,21 @@ def test_a_reader_that_leaves_early_is_no_crash() -> None:
     assert "BrokenPipe" not in done.stderr
 
 
+def test_the_script_of_a_shell_that_is_named_is_shown_and_another_word_is_refused() -> None:
+    assert b"complete --command hotswap" in start("--show-completion", "fish").stdout
+    assert b"compdef" in start("--show-completion", "zsh").stdout
+    refused = start("--show-completion", "tcsh")
+    assert refused.returncode == 2
+    assert refused.stderr == b"hotswap: no completion for 'tcsh'. Known: bash, fish, powershell, pwsh, zsh.\n"
+
+
+def test_completion_is_installed_for_the_shell_that_runs_and_for_no_other_word(empty_desk: Path) -> None:
+    refused = start("--install-completion", "fish", HOME=str(empty_desk))
+    assert refused.returncode == 2
+    assert b"--show-completion fish" in refused.stderr
+    assert list(empty_desk.iterdir()) == []
+
+
 def completed(*words: str) -> list[str]:
     """What a shell is offered after these words, the last one incomplete."""
     done = start(
@@ -183,6 +215,19 @@ def completed(*words: str) -> list[str]:
 )
 def test_the_shell_completes_commands_parts_and_settings(words: list[str], offered: str) -> None:
     assert offered in completed(*words)
+
+
+def test_the_shell_is_offered_the_models_of_the_settings_files(empty_desk: Path) -> None:
+    (empty_desk / "eval.toml").write_text('[models.mine]\nurl = "http://127.0.0.1:8000/v1"\n')
+    assert {"mine", "openai"} <= set(completed("gsm8k", "-m", ""))
+    (empty_desk / "eval.toml").write_text("[models\n")
+    assert "openai" in completed("gsm8k", "-m", "")
+
+
+def test_in_the_place_of_a_settings_value_no_taskset_is_offered() -> None:
+    assert completed("jsonl", "--taskset.path", "") == []
+    assert "gsm8k" in completed("jsonl", "--shuffle", "")
+    assert "gsm8k" in completed("jsonl", "--taskset", "")
 
 
 @pytest.mark.parametrize("words", [["--help"], ["list"], ["list", "harnesses"]])
