@@ -50,6 +50,8 @@ class Gsm8k(Taskset):
         answer = number.strip().replace(",", "")
         if not mark or number_of(answer) is None:
             raise RowError(f"the reference answer does not end with '{MARK} NUMBER': {reference[-60:]!r}")
+        if not template.names_a_column:
+            raise template.no_column(row)
         return Task(id=f"{self.split}-{index}", prompt=template.fill(row), answer=answer, tags=(self.split,))
 
     def _from_hub(self) -> Iterator[Row]:

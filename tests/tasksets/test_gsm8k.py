@@ -52,6 +52,11 @@ def test_ids_count_the_rows_of_the_split(copy: Path) -> None:
     assert next(iter(Gsm8k(path=copy, prompt="Q: {question}").load())).prompt == "Q: Two and two?"
 
 
+def test_a_prompt_without_the_question_is_refused(copy: Path) -> None:
+    with pytest.raises(UsageError, match=r"did you mean '\{question\}'\?"):
+        list(Gsm8k(path=copy, prompt="question").load())
+
+
 def test_rows_that_are_no_gsm8k_are_refused_with_their_lines(copy: Path) -> None:
     copy.write_text(
         '{"question": "q", "answer": "4"}\n{"prompt": "q"}\n{"question": "q", "answer": "#### four"}\n'
