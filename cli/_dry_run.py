@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from hotswap.cli._columns import columns
 from hotswap.cli._parts import written
 from hotswap.cli._say import count, visible
-from hotswap.plan import Cell
-from hotswap.planned import planned
+from hotswap.planned import PlannedRun, planned
 from hotswap.settings import Resolved
-
-Tasks = Mapping[str, Sequence[object]]
 
 
 def show(resolved: Resolved) -> int:
@@ -21,15 +18,16 @@ def show(resolved: Resolved) -> int:
 
     async def planned_report() -> str:
         async with planned(resolved, os.environ) as run:
-            return report(run.resolved, [each.cell for each in run.cells], run.tasks)
+            return report(run)
 
     print(asyncio.run(planned_report()))
     return 0
 
 
-def report(resolved: Resolved, cells: Sequence[Cell], tasks: Tasks) -> str:
-    """Get the text. `tasks` are those that were selected, by the text of the taskset's choice."""
-    settings = columns([*_settings(resolved), *_part_settings(resolved)])
+def report(run: PlannedRun) -> str:
+    """Get the text."""
+    resolved, cells, tasks = run.resolved, [each.cell for each in run.cells], run.tasks
+    settings = columns([*_settings(resolved), *_part_settings(resolved), *_model_sampling(run)])
     attempts = resolved.settings.attempts
     rows = [(cell.name, count(len(tasks[cell.taskset.text]), "task")) for cell in cells]
     total = sum(len(tasks[cell.taskset.text]) for cell in cells) * attempts
@@ -41,6 +39,14 @@ def report(resolved: Resolved, cells: Sequence[Cell], tasks: Tasks) -> str:
 def _settings(resolved: Resolved) -> Iterator[tuple[str, str]]:
     for name, value, origin in resolved.rows():
         yield f"{name.removesuffix('.name')} = {written(value)}", origin
+
+
+def _model_sampling(run: PlannedRun) -> Iterator[tuple[str, str]]:
+    """What a model's own preset or table sets where the run sets nothing."""
+    for each in {each.model.name: each for each in run.cells}.values():
+        for name, value in each.model.upstream.sampling.items():
+            if name not in each.sampling and name not in each.cell.model.settings:
+                yield f"model.{each.model.name}.{name} = {written(value)}", "the model's preset or table"
 
 
 def _part_settings(resolved: Resolved) -> Iterator[tuple[str, str]]:

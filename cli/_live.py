@@ -21,22 +21,44 @@ PLAIN_EVERY_S = 15.0
 POLL_S = 0.2
 
 
-@asynccontextmanager
-async def live(progress: Progress, console: Console) -> AsyncIterator[None]:
-    """Show `progress` on `console` for as long as the block runs."""
-    show = _redraw if console.is_terminal and not console.is_dumb_terminal else _print_lines
-    task = asyncio.ensure_future(show(progress, console))
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+class Live:
+    """Shows `progress` on `console` for as long as the block runs; an async context manager."""
+
+    def __init__(self, progress: Progress, console: Console) -> None:
+        self._progress = progress
+        self._console = console
+        self._shown: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> Live:
+        self._show()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._hide()
+
+    @asynccontextmanager
+    async def hidden(self) -> AsyncIterator[None]:
+        """Take it off the screen while the block runs, so that a person can be asked something."""
+        await self._hide()
+        try:
+            yield
+        finally:
+            self._show()
+
+    def _show(self) -> None:
+        show = _redraw if self._console.is_terminal and not self._console.is_dumb_terminal else _print_lines
+        self._shown = asyncio.ensure_future(show(self._progress, self._console))
+
+    async def _hide(self) -> None:
+        if self._shown is not None:
+            self._shown.cancel()
+            await asyncio.gather(self._shown, return_exceptions=True)
 
 
 async def _redraw(progress: Progress, console: Console) -> None:
-    from rich.live import Live
+    from rich import live
 
-    with Live(
+    with live.Live(
         get_renderable=lambda: _picture(progress, console.width),
         console=console,
         transient=True,

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hotswap.cli._interrupt import INTERRUPTED, interruptible
-from hotswap.cli._live import clock, live
+from hotswap.cli._live import Live, clock
 from hotswap.cli._say import count, program, progress_console, result_console, visible
 from hotswap.cli._tables import render
 from hotswap.columns import dollars
@@ -44,26 +44,27 @@ def play(resolved: Resolved, line: Line) -> int:
 
 async def _play(resolved: Resolved, line: Line, console: Console) -> Report:
     watch = Watch(say=lambda text: _say(console, text), pilot=line.pilot)
-    watch.approve = lambda progress: _approve(progress, line.yes, console)
+    live = Live(watch.progress, console)
+
+    async def approve(progress: Progress) -> bool:
+        async with live.hidden():
+            return await _approve(progress, line.yes, console)
+
+    watch.approve = approve
     with interruptible(watch.winding_down, watch.say):
-        async with planned(resolved, os.environ) as run:
+        async with planned(resolved, os.environ, watch.say) as run:
             watch.say(headline(run))
-            async with live(watch.progress, console):
+            async with live:
                 return await execute(run, watch, [*program().split(), *sys.argv[1:]])
 
 
 def headline(run: PlannedRun) -> str:
     """Get the first line of a run: which model, harness and runtime play how much."""
-    names = {
-        kind: " and ".join(dict.fromkeys(getattr(each.cell, kind).text for each in run.cells))
-        for kind in ("taskset", "model", "harness", "runtime")
-    }
     attempts = run.resolved.settings.attempts
     tasks = count(sum(len(tasks) for tasks in run.tasks.values()), "task")
     many = f", {attempts} attempts each" if attempts > 1 else ""
     cells = f", {len(run.cells)} cells" if len(run.cells) > 1 else ""
-    parts = f"model {names['model']}, harness {names['harness']}, runtime {names['runtime']}"
-    return f"{names['taskset']}: {parts} ({tasks}{many}{cells})"
+    return f"{run.title} ({tasks}{many}{cells})"
 
 
 async def _approve(progress: Progress, yes: bool, console: Console) -> bool:
@@ -78,8 +79,10 @@ async def _approve(progress: Progress, yes: bool, console: Console) -> bool:
     if not sys.stdin.isatty() or not console.is_terminal:
         _say(console, "no terminal to ask in: stopped after the pilot; --yes goes on")
         return False
-    answer = await asyncio.to_thread(console.input, "Go on? [y/N] ")
-    return answer.strip().lower() in ("y", "yes")
+    while True:
+        answer = (await asyncio.to_thread(console.input, "Go on? [y/N] ", markup=False)).strip().lower()
+        if answer in ("y", "yes", "n", "no", ""):
+            return answer in ("y", "yes")
 
 
 def _exit_code(report: Report, resolved: Resolved, console: Console) -> int:

@@ -1,7 +1,8 @@
 """Secrets that must not be written: replaced by `[secret:NAME]` in every line that goes to disk.
 
-Known secrets are found by their value, wherever they stand and however often they were quoted in JSON. What a
-program prints of its environment (`GITHUB_TOKEN=...` at the beginning of a line) is found by its name.
+Known secrets are found by their value, wherever they stand and however often they were quoted in JSON. Others are
+found beside their name: `GITHUB_TOKEN=...`, `"api_key": "..."`, `x-api-key: ...`, `?access_token=...`, and the
+password in `https://me:...@host`.
 """
 
 from __future__ import annotations
@@ -21,8 +22,28 @@ _SECRET = (
     r"(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|API_?KEY|ACCESS_KEY|PRIVATE_KEY|SECRET_KEY|CREDENTIALS?)"
 )
 _NAME = re.compile(rf"(?:^|.*_){_SECRET}(?:_\d+)?$|.*API_?KEY(?:_\w+)?$", re.IGNORECASE)
-_ASSIGNMENT = re.compile(rf"(?m)^((?:export )?(?:[A-Z0-9_]*_)?{_SECRET}(?:_\d+)?=)(?!\[secret:)(\S.*)$")
-_PERHAPS = re.compile(rf"{_SECRET}[_0-9]*=".encode())
+_LINE = re.compile(rf"(?m)^((?:export )?(?:[A-Z0-9_]*_)?{_SECRET}(?:_\d+)?=)(?!\[secret:)(\S.*)$")
+_ASSIGNMENT = re.compile(
+    rf"((?<![A-Z0-9_])(?:[A-Z0-9_]*_)?{_SECRET}(?:_\d+)?=)(?!\[secret:)([^\s\"'`;&|\\]+)"
+)
+_QUOTE = r"""\\*["']"""
+"""A quotation mark, however often it was itself quoted."""
+_FIELD = re.compile(
+    rf"(?i)({_QUOTE}((?:\w*_)?(?:api_?key|access_token|auth_token|password|passwd|client_secret)){_QUOTE}\s*:\s*{_QUOTE})"
+    r"(?!\[secret:)([^\"'\\]{8,})"
+)
+_HEADER = re.compile(
+    rf"(?i)\b((x-api-key|x-goog-api-key|authorization)\b(?:{_QUOTE})?\s*:\s*(?:{_QUOTE})?(?:bearer\s+|basic\s+)?)"
+    r"(?!\[secret:)([^\s\"'\\,}]{8,})"
+)
+_QUERY = re.compile(r"(?i)([?&](api_?key|access_token|token)=)(?!\[secret:)([^\s&\"'\\]{8,})")
+_LOGIN = re.compile(r"(\w://([^\s:/@\"']+):)(?!\[secret:)([^\s/@\"']+)(?=@)")
+_BY_PLACE = (_FIELD, _HEADER, _QUERY, _LOGIN)
+"""Places where a secret stands beside its name: what precedes it, its name, and it."""
+_PERHAPS = re.compile(
+    rb"(?i)(?:token|passw(?:or)?d|passphrase|secret|api[_-]?key|access_key|private_key|credentials?|authorization)"
+    rb"(?:_\d+)?[\\\"']*\s*[=:]|://[^\s:/@\"']+:[^\s/@\"']+@"
+)
 
 
 def is_secret_name(name: str) -> bool:
@@ -64,15 +85,19 @@ class Masker:
                 if found:
                     text = text.replace(form, f"[secret:{name}]")
                     count += found
-        text, assigned = _ASSIGNMENT.subn(_masked_assignment, text)
-        return text, count + assigned
+        for assignment in (_LINE, _ASSIGNMENT):
+            text, named = assignment.subn(_masked_assignment, text)
+            count += named
+        for place in _BY_PLACE:
+            text, named = place.subn(lambda match: f"{match[1]}[secret:{match[2]}]", text)
+            count += named
+        return text, count
 
     def raw(self, content: bytes) -> bytes:
-        """Get what a program wrote without the known secrets; it need not be text."""
-        for name, forms in list(self._forms.items()):
-            for form in forms:
-                content = content.replace(form.encode("utf-8", "surrogatepass"), f"[secret:{name}]".encode())
-        return content
+        """Get what a program wrote without its secrets; it need not be text."""
+        if not self._touches(content):
+            return content
+        return self.text(content.decode("utf-8", "surrogateescape"))[0].encode("utf-8", "surrogateescape")
 
     def line(self, line: bytes) -> tuple[bytes, int]:
         """Get a line of JSON without its secrets, and how many were replaced; otherwise it stays the same."""

@@ -6,14 +6,15 @@ runtimes, and checks that each pairing can work. All that is wrong is one UsageE
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from hotswap import models
 from hotswap.contracts.harness import Harness
-from hotswap.contracts.model import Upstream
+from hotswap.contracts.model import Say, Upstream
 from hotswap.contracts.options import Part
 from hotswap.contracts.runtime import Runtime
 from hotswap.contracts.task import Task
@@ -24,8 +25,12 @@ from hotswap.plan import Cell, cells, pairing_problems, select
 from hotswap.settings import Resolved, Settings
 from hotswap.settings.choices import choose
 from hotswap.settings.layers import Given, Layer
+from hotswap.store import refuse_taken
 from hotswap.trace import CellRecord
 from hotswap.worker.worker import OpenTaskset, Worker
+
+SLOW_S = 1.5
+"""Loading that takes longer is announced."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,11 @@ class PlannedRun:
     """By the same."""
 
     @property
+    def title(self) -> str:
+        """What runs, in a few words: `capitals: model smollm2, harness loop, runtime local`."""
+        return _title([each.cell for each in self.cells])
+
+    @property
     def planned(self) -> dict[str, int]:
         """The number of rollouts by cell."""
         attempts = self.resolved.settings.attempts
@@ -78,7 +88,9 @@ class PlannedRun:
 
 
 @asynccontextmanager
-async def planned(resolved: Resolved, environment: Mapping[str, str]) -> AsyncIterator[PlannedRun]:
+async def planned(
+    resolved: Resolved, environment: Mapping[str, str], say: Say = lambda _: None
+) -> AsyncIterator[PlannedRun]:
     """Get a run ready to be played, for as long as the block runs. Raises UsageError with all that is wrong."""
     if not resolved.chosen["taskset"]:
         raise UsageError("no taskset chosen: name one first, as in `capitals`")
@@ -88,12 +100,8 @@ async def planned(resolved: Resolved, environment: Mapping[str, str]) -> AsyncIt
         plan = cells(resolved.chosen)
         found = _models(resolved, environment)
         parts = _build(plan)
-        tasks = {
-            text: await select(
-                taskset.tasks(_enough(resolved.settings)), resolved.settings, endless=taskset.info.endless
-            )
-            for text, taskset in tasksets.items()
-        }
+        with _said_when_slow(say, f"{_title(plan)}: loading the tasks"):
+            tasks = {text: await _select(taskset, resolved.settings) for text, taskset in tasksets.items()}
         ready = tuple(
             PlannedCell(
                 cell,
@@ -106,6 +114,29 @@ async def planned(resolved: Resolved, environment: Mapping[str, str]) -> AsyncIt
         )
         _check(resolved, ready, tasks)
         yield PlannedRun(resolved, ready, tasks, tasksets)
+
+
+def _title(plan: Sequence[Cell]) -> str:
+    names = {
+        kind: " and ".join(dict.fromkeys(getattr(cell, kind).text for cell in plan))
+        for kind in ("taskset", "model", "harness", "runtime")
+    }
+    parts = (f"{kind} {names[kind]}" for kind in ("model", "harness", "runtime"))
+    return f"{names['taskset']}: {', '.join(parts)}"
+
+
+@contextmanager
+def _said_when_slow(say: Say, line: str) -> Iterator[None]:
+    """Say what takes so long, where it does: a data set may have to be fetched."""
+    timer = asyncio.get_running_loop().call_later(SLOW_S, say, line)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+async def _select(taskset: OpenTaskset, settings: Settings) -> list[Task]:
+    return await select(taskset.tasks(_enough(settings)), settings, endless=taskset.info.endless)
 
 
 async def _open(resolved: Resolved, worker: Worker) -> dict[str, OpenTaskset]:
@@ -186,6 +217,8 @@ def _check(resolved: Resolved, ready: tuple[PlannedCell, ...], tasks: Mapping[st
         upstream = each.model.upstream
         wanted = tasks[each.cell.taskset.text]
         problems += pairing_problems(each.cell, type(each.harness), upstream.dialects, wanted)
+    if resolved.settings.output is not None:
+        refuse_taken(resolved.settings.output)
     for name in ("budget", "limits"):
         if getattr(resolved.settings, name).cost is not None:
             unpriced = {each.model.name for each in ready if not _is_priced(each.model.upstream)}

@@ -28,7 +28,7 @@ from hotswap.provision import Program
 from hotswap.proxy.session import Session
 from hotswap.scoring import Scores, apply
 from hotswap.trace import CellRecord, LaunchRecord, TaskRecord, Timing, Trace
-from hotswap.verdict import Ending, Verdict, decide
+from hotswap.verdict import INTERRUPTED, Ending, Verdict, decide
 from hotswap.vitals import vitals
 
 REFUSED_GRACE_S = 10.0
@@ -78,16 +78,21 @@ class Services(Protocol):
 
 
 async def play(rollout: Rollout, services: Services) -> Trace:
-    """Run one rollout and get its trace, whatever happens; only a cancellation is passed on, after cleaning up."""
+    """Run one rollout and get its trace, whatever happens. A cancellation that is no person's is passed on."""
     lineup = services.lineup(rollout.cell)
     trace = _blank(rollout, lineup)
     session = services.session(rollout)
     try:
-        async with _box(rollout, lineup, services, trace) as box:
-            verdict = await _run_agent(_Stage(rollout, lineup, services, session, box, trace))
-            await _score(rollout, services, trace, verdict)
+        with blame("hotswap", "agent"):
+            async with _box(rollout, lineup, services, trace) as box:
+                verdict = await _run_agent(_Stage(rollout, lineup, services, session, box, trace))
+                await _score(rollout, services, trace, verdict)
     except Fault as fault:
         _record(trace, fault.record)
+    except asyncio.CancelledError:
+        if services.winding_down.reason != "interrupted":
+            raise
+        _break_off(trace)
     finally:
         await session.close()
         session.write(trace)
@@ -248,6 +253,15 @@ async def _score(rollout: Rollout, services: Services, trace: Trace, verdict: Ve
     with blame("scorer", "scoring"):
         apply(await services.score(rollout, trace), trace)
     trace.timing.scoring_s = time.monotonic() - began
+
+
+def _break_off(trace: Trace) -> None:
+    """Note that the person stopped the rollout; what was scored by then stays. The cancellation ends here."""
+    if (task := asyncio.current_task()) is not None:
+        task.uncancel()
+    if trace.outcome != "scored":
+        trace.stop = "interrupted"
+        _record(trace, INTERRUPTED)
 
 
 def _record(trace: Trace, error: ErrorRecord) -> None:

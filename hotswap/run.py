@@ -25,6 +25,7 @@ from hotswap.contracts.model import Say, Upstream
 from hotswap.contracts.runtime import Gate
 from hotswap.errors import StoreError
 from hotswap.limits import Budget, WindDown
+from hotswap.lines import cannot_write
 from hotswap.masking import Masker
 from hotswap.metrics import Summary, tabulate
 from hotswap.plan import rollouts
@@ -129,6 +130,8 @@ class Stage:
         budget = settings.budget
         self._secrets: dict[str, str] = {}
         """By rollout, while it is played: what its program was given as a key."""
+        self._cut_by_budget = 0
+        """Rollouts that the budget stopped before they were done."""
         self._budget = Budget(budget.cost, budget.tokens, budget.seconds)
 
     def lineup(self, cell: str) -> Lineup:
@@ -153,10 +156,14 @@ class Stage:
         return await self._run.tasksets[taskset.text].score(rollout.task, trace)
 
     def keep_output(self, rollout: Rollout, name: str, content: bytes) -> None:
-        folder = self._writer.logs(rollout.id)
-        folder.mkdir(parents=True, exist_ok=True)
+        path = self._writer.logs(rollout.id) / name
         with self._masked(rollout):
-            (folder / name).write_bytes(self._writer.masker.raw(content))
+            masked = self._writer.masker.raw(content)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(masked)
+        except OSError as error:
+            raise StoreError(cannot_write(path, error)) from error
 
     async def play_all(self) -> str | None:
         """Play every rollout. Get why the run ended early, or null."""
@@ -177,9 +184,15 @@ class Stage:
                 stop = await self._play_with_pilot(scheduler)
             except* StoreError as errors:
                 stop = str(next(_leaves(errors)))
-        if stop or watch.progress.done == watch.progress.planned:
-            return stop
-        return watch.winding_down.reason or self._budget.over()
+        return stop or self._why_ended_early()
+
+    def _why_ended_early(self) -> str | None:
+        """`interrupted`; `budget`, also where it only cut rollouts short; null where nothing was."""
+        if self.winding_down.reason is not None:
+            return self.winding_down.reason
+        if self._watch.progress.done < self._watch.progress.planned:
+            return self._budget.over()
+        return "budget" if self._cut_by_budget else None
 
     async def _play_with_pilot(self, scheduler: Scheduler) -> str | None:
         everything = self._rollouts()
@@ -188,9 +201,11 @@ class Stage:
             return None
         first, rest = self._split(everything, self._watch.pilot)
         await scheduler.run(iter(first))
-        over = self._watch.winding_down.reason or self._budget.over()
-        if over or not rest or not await self._watch.approve(self._watch.progress):
-            return None if over or not rest else "pilot"
+        over = self.winding_down.reason or self._budget.over()
+        if over or not rest:
+            return None
+        if not await self._watch.approve(self._watch.progress):
+            return "pilot"
         await scheduler.run(iter(rest))
         return None
 
@@ -234,6 +249,7 @@ class Stage:
         with self._masked(rollout):
             self._writer.append(trace)
         self._secrets.pop(rollout.id, None)
+        self._cut_by_budget += trace.stop == "budget"
         self._watch.progress.finish(rollout, trace)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hotswap.contracts.taskset import Score, ScoringMethod
-from hotswap.errors import DETAIL_LIMIT, ErrorRecord
+from hotswap.errors import DETAIL_LIMIT, ErrorRecord, Fault
 from hotswap.trace import RewardRecord
 
 if TYPE_CHECKING:
@@ -69,7 +69,10 @@ class Sheet:
         self._note(method, error)
 
     def raised(self, method: ScoringMethod, error: BaseException) -> None:
-        """Write down that a function raised."""
+        """Write down that a function raised. A Fault says itself whom to blame."""
+        if isinstance(error, Fault):
+            self.fail(method, error.record)
+            return
         kind = type(error).__name__
         self.fail(
             method, self._fault(method, kind, f"raised {kind}: {error}".removesuffix(": "), _traceback(error))

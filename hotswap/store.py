@@ -96,7 +96,7 @@ class RunDirectory:
     @staticmethod
     def create(path: Path, info: RunInfo, masker: Masker | None = None) -> RunWriter:
         """Make a new run's directory. Raises UsageError where files of these names are there already."""
-        _refuse_taken(path)
+        refuse_taken(path)
         masker = masker or Masker()
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -351,7 +351,8 @@ def _keep(places: dict[Key, Place], key: Key, new: Place) -> None:
         places[key] = new
 
 
-def _refuse_taken(path: Path) -> None:
+def refuse_taken(path: Path) -> None:
+    """Raise UsageError where a run cannot be written: a file, another run's directory, files of the same names."""
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file; a run needs a directory of its own")
     if any((path / name).exists() for name in (INFO, JOURNAL, TRACES, RESULTS, SETTINGS, *SUMMARIES)):

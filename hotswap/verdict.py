@@ -17,6 +17,7 @@ from hotswap.trace import Trace
 STDERR_TAIL = 2_000
 """Characters of the program's last words that an error keeps."""
 
+UNPAID = ErrorRecord("user", "agent", "budget", "the run's budget was spent before the program had an answer")
 INTERRUPTED = ErrorRecord(
     "user", "agent", "interrupted", "the run was interrupted while the program was working"
 )
@@ -64,7 +65,8 @@ def decide(ending: Ending, trace: Trace) -> Verdict:
     if ending.stop == "interrupted":
         return Verdict("interrupted", scorable=False, error=INTERRUPTED)
     if ending.stop is not None:
-        return Verdict(ending.stop, scorable=trace.turns > 0, error=None if trace.turns else _no_call(ending))
+        early = UNPAID if ending.stop == "budget" else _no_call(ending)
+        return Verdict(ending.stop, scorable=trace.turns > 0, error=None if trace.turns else early)
     if result.signal is not None:
         name = signal.Signals(result.signal).name if result.signal in set(signal.Signals) else "unknown"
         return _failed(ending, "signal", f"the program was killed by signal {result.signal} ({name})")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _kit.evals import KIT, Done, begin, evaluate, finish
+from _kit.evals import KIT, PROGRAM, Done, begin, environment, evaluate, finish
 from _kit.provider import Provider, Received, Reply, call_tool, fail, replace, say
 
 SCRIPT = Callable[[Received], Reply]
@@ -296,6 +297,36 @@ def test_a_pilot_that_is_approved_goes_on_and_plays_nothing_twice(
     assert sorted(trace["task"]["id"] for trace in done.traces) == [f"q{number}" for number in range(5)]
 
 
+def asked_in_a_terminal(folder: Path, provider: Provider, answer: bytes) -> tuple[int, bytes]:
+    """Play a pilot in a terminal, answer its question once it is on the screen, and get the exit code and screen."""
+    words = ["jsonl", "--taskset.path", tasks(folder, 5), "-m", f"scripted@{provider.url}", "--pilot", "2"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execve(PROGRAM, [str(PROGRAM), *words], environment(folder, TERM="xterm-256color"))
+    screen, answered = b"", False
+    try:
+        while data := os.read(terminal, 65536):
+            screen += data
+            if not answered and b"Go on? [y/N]" in screen:
+                os.write(terminal, answer)
+                answered = True
+    except OSError:  # the other end is closed
+        pass
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), screen
+
+
+@pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"what\nn\n", 3)])
+def test_a_pilot_in_a_terminal_asks_below_its_projection_with_the_bar_out_of_the_way(
+    tmp_path: Path, answering: Provider, answer: bytes, code: int
+) -> None:
+    ended, screen = asked_in_a_terminal(tmp_path, answering, answer)
+    assert ended == code, screen
+    projected, question = screen.index(b"3 more would take about"), screen.index(b"Go on? [y/N]")
+    assert projected < question
+    assert "\N{BOX DRAWINGS HEAVY HORIZONTAL}".encode() not in screen[projected:question]
+
+
 def in_flight(provider: Provider, count: int) -> None:
     """Wait until so many requests have arrived."""
     deadline = time.monotonic() + 60
@@ -338,6 +369,29 @@ def test_ctrl_c_ends_the_run_in_order_and_writes_what_was_in_flight_as_interrupt
     assert "2 of 6 were not played" in done.stdout
     assert left_of(tmp_path) == []
     assert list((tmp_path / "boxes").iterdir()) == []
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_an_interrupt_with_everything_in_flight_is_an_interrupt_and_no_finished_run(
+    tmp_path: Path, presses: int
+) -> None:
+    with Provider(lambda request: replace(say("42"), hold=threading.Event())) as provider:
+        words = ("-m", f"scripted@{provider.url}", "--allow-errors", "100%")
+        process = begin(tmp_path, "jsonl", "--taskset.path", tasks(tmp_path, 3), *words)
+        in_flight(provider, 3)
+        for number in (signal.SIGINT, signal.SIGTERM)[:presses]:
+            process.send_signal(number)
+        done = finish(process, tmp_path)
+    assert done.code == 130, done.stderr
+    assert [(trace["outcome"], trace["stop"]) for trace in done.traces] == [("error", "interrupted")] * 3
+
+
+def test_a_budget_that_cuts_the_last_rollouts_short_leaves_the_run_incomplete(tmp_path: Path) -> None:
+    with Provider(lambda request: call_tool("bash", {"command": "true"})) as provider:
+        done = play(tmp_path, provider, "-H", "loop,tools=bash", "--budget.tokens", "100", count=2)
+    assert done.code == 3, done.stderr
+    assert {trace["stop"] for trace in done.traces} == {"budget"}
+    assert "budget" in done.stderr
 
 
 def test_a_second_ctrl_c_stops_at_once_and_leaves_nothing(tmp_path: Path) -> None:

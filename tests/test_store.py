@@ -458,6 +458,33 @@ def test_a_short_value_is_no_secret_and_a_forgotten_one_is_none_any_more() -> No
     assert masker.text("long-enough") == ("long-enough", 0)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'curl -H "x-api-key: canary-0001"',
+        "authorization: Bearer canary-0001",
+        '{"api_key": "canary-0001", "access_token": "canary-0001"}',
+        "https://me:canary-0001@host/path and ?access_token=canary-0001&x=1",
+        "cd /app && MY_VENDOR_TOKEN=canary-0001 DB_PASSWORD='' ./run",
+    ],
+)
+def test_a_secret_beside_its_name_is_masked_wherever_it_stands(text: str) -> None:
+    masker = Masker()
+    line = json.dumps({"arguments": json.dumps({"command": text}), "content": text}).encode() + b"\n"
+    masked, count = masker.line(line)
+    assert b"canary" not in masked
+    assert count >= 2
+    assert json.loads(masked)["content"] != text
+    assert b"canary" not in masker.raw(b"\xff " + text.encode())
+
+
+def test_words_that_only_look_like_secrets_stay() -> None:
+    text = (
+        "max_tokens: 100, KEYBOARD=us, TOKENIZERS_PARALLELISM=no, http://127.0.0.1:8000/v1, the token = unit"
+    )
+    assert Masker().text(text) == (text, 0)
+
+
 def test_what_a_program_prints_of_its_environment_is_masked_by_name() -> None:
     printed = "OPENAI_API_KEY=k1\nMY_VENDOR_TOKEN=k2\nDB_PASSWORD=k3 and more\n"
     printed += "PATH=/bin\nTOKENIZERS_PARALLELISM=no\nKEYBOARD=us"
