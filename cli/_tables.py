@@ -1,39 +1,73 @@
-"""The tables of a run on a console of any width: as one table, as several below each other, or as lists."""
+"""The tables of a run on a console of any width: cells beside each other, below each other, or as lists."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hotswap.cli._heads import Heads, wide
 from hotswap.cli._say import count, program, visible
-from hotswap.columns import Column, by_blame, columns, notes
+from hotswap.columns import Column, by_blame, causes, columns, notes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hotswap.metrics import Row, Summary
 
-GAP = 2
+GAP = 3
 """Columns of space between two columns of the table."""
 NARROW = 40
 """On a narrower console a list is not lined up."""
+FEW = 4
+"""Cells that stand beside each other."""
+_BREAK = re.compile(r" (?=[\[(])|(?<=,) (?=\d+ [a-z])")
+"""Where a value of a narrow column goes on in a second line: before brackets, and between errors."""
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """Tables that fit: each is its lines, the first of them the head."""
+
+    heads: Heads
+    tables: list[list[tuple[str, ...]]]
 
 
 def render(summary: Summary, console: Console, command: str | None = None) -> None:
     """Print the tables, what they need to be understood, and the command that shows what went wrong.
 
-    One cell is a list; several are a table with a line a cell, cut into as many tables as the width asks for.
+    One cell is a list; a few are the columns of one table; more are a line each, in as many tables as the
+    width asks for. Where none of that fits, each cell is a list.
     """
-    tables = _layout(columns(summary), summary.rows, console.width) if len(summary.rows) > 1 else None
-    if tables is None:
-        for row in summary.rows:
-            _print_list(columns(summary), row, console)
-    else:
-        for shown in tables:
-            _print_table(shown, summary.rows, console)
+    shown = columns(summary)
+    names = [visible(row.cell).replace("\n", " ") for row in summary.rows]
+    if not _print_tables(shown, summary.rows, names, console):
+        for name, row in zip(names, summary.rows, strict=True):
+            _print_list(shown[1:], name, row, console)
     for note in notes(summary):
         console.print(note, style="dim")
     console.print(closing(summary, command))
+    for cause in causes(summary):
+        console.print(f"  {visible(cause)}")
+
+
+def _print_tables(
+    shown: Sequence[Column], rows: Sequence[Row], names: Sequence[str], console: Console
+) -> bool:
+    if len(rows) < 2:
+        return False
+    spread = _beside if len(rows) <= FEW else _below
+    found = spread(shown, rows, names, console.width)
+    if found is None:
+        return False
+    for table in found.tables:
+        _print_table(table, console)
+    for line in found.heads.key:
+        console.print(line, style="dim", soft_wrap=True)
+    if found.heads.key:
+        console.print()
+    return True
 
 
 def closing(summary: Summary, command: str | None = None) -> str:
@@ -52,54 +86,71 @@ def closing(summary: Summary, command: str | None = None) -> str:
     return f"{said[0].upper()}{said[1:]}.\n{todo}"
 
 
-def _layout(shown: Sequence[Column], rows: Sequence[Row], width: int) -> list[list[Column]] | None:
-    """Spread columns over tables that fit, each beginning with the cell; null where one does not fit."""
-    head, *rest = shown
-    widths = {column.title: _width(column, rows) for column in shown}
-    room = width - min(widths[head.title], max(12, width // 2))
-    tables: list[list[Column]] = []
+def _beside(shown: Sequence[Column], rows: Sequence[Row], names: Sequence[str], width: int) -> _Spread | None:
+    """A line for each number and a column for each cell; null where that does not fit."""
+    titles = [column.title for column in shown[1:]]
+    whole = [[visible(column.show(row)) for row in rows] for column in shown[1:]]
+    broken = [[_BREAK.sub("\n", text) for text in line] for line in whole]
+    *named, lettered = Heads.candidates(names, width)
+    ways = [(heads, values) for values in (whole, broken) for heads in named]
+    for heads, values in [*ways, (lettered, whole), (lettered, broken)]:
+        lines = [("", *heads.labels), *((title, *line) for title, line in zip(titles, values, strict=True))]
+        if sum(max(map(wide, column)) + GAP for column in zip(*lines, strict=True)) - GAP <= width:
+            return _Spread(heads, [lines])
+    return None
+
+
+def _below(shown: Sequence[Column], rows: Sequence[Row], names: Sequence[str], width: int) -> _Spread | None:
+    """A line for each cell, the numbers over as many tables as it takes; null where one does not fit."""
+    most = max(12, width // 2)
+    for heads in Heads.candidates(names, most):
+        head = (shown[0].title, *heads.labels)
+        if max(map(wide, head)) > most:
+            continue
+        tables = _layout(shown[1:], rows, width - max(map(wide, head)))
+        if tables is not None:
+            return _Spread(heads, [list(zip(head, *table, strict=True)) for table in tables])
+    return None
+
+
+def _layout(shown: Sequence[Column], rows: Sequence[Row], room: int) -> list[list[tuple[str, ...]]] | None:
+    """Spread columns over tables that have room for them; null where one does not fit."""
+    tables: list[list[tuple[str, ...]]] = []
     left = 0
-    for column in rest:
-        needed = widths[column.title] + GAP
+    for column in shown:
+        texts = (column.title, *(visible(column.show(row)) for row in rows))
+        needed = max(map(wide, texts)) + GAP
         if needed > room:
             return None
         if needed > left:
-            tables.append([head])
+            tables.append([])
             left = room
-        tables[-1].append(column)
+        tables[-1].append(texts)
         left -= needed
     return tables
 
 
-def _width(column: Column, rows: Sequence[Row]) -> int:
-    from rich.cells import cell_len
-
-    return max(cell_len(text) for text in (column.title, *(visible(column.show(row)) for row in rows)))
-
-
-def _print_table(shown: Sequence[Column], rows: Sequence[Row], console: Console) -> None:
+def _print_table(lines: Sequence[tuple[str, ...]], console: Console) -> None:
     from rich import box
     from rich.table import Table
 
     table = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold"
+        box=box.SIMPLE_HEAD, show_edge=False, padding=(0, GAP - 1, 0, 0), pad_edge=False, header_style="bold"
     )
-    for column in shown:
-        side = "left" if column.is_text else "right"
-        table.add_column(column.title, justify=side, overflow="fold", no_wrap=not column.is_text)  # type: ignore[arg-type]
-    for row in rows:
-        table.add_row(*(visible(column.show(row)) for column in shown))
+    for at, title in enumerate(lines[0]):
+        table.add_column(title, justify="right" if at else "left", no_wrap=True)
+    for line in lines[1:]:
+        table.add_row(*line)
     console.print(table)
     console.print()
 
 
-def _print_list(shown: Sequence[Column], row: Row, console: Console) -> None:
+def _print_list(shown: Sequence[Column], name: str, row: Row, console: Console) -> None:
     from rich.text import Text
 
-    head, *rest = shown
-    console.print(Text(visible(head.show(row)), style="bold", overflow="fold"))
-    longest = max(len(column.title) for column in rest)
-    for column in rest:
+    console.print(name, style="bold", soft_wrap=True)
+    longest = max(len(column.title) for column in shown)
+    for column in shown:
         title = f"  {column.title:<{longest}}  " if console.width >= NARROW else f"{column.title}: "
         console.print(Text(title + visible(column.show(row)), overflow="fold"))
     console.print()

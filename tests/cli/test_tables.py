@@ -9,6 +9,7 @@ from _kit.traces import fault, result
 from rich.cells import cell_len
 from rich.console import Console
 
+from hotswap.cli._heads import cut, differing, letters
 from hotswap.cli._say import console, count, program, visible
 from hotswap.cli._tables import closing, render
 from hotswap.metrics import Summary, tabulate
@@ -50,7 +51,10 @@ def printed(shown: Summary, width: int, encoding: str = "utf-8") -> str:
 def test_tables_fit_any_width_without_a_control_code(width: int, cells: int) -> None:
     text = printed(summary(cells), width)
     assert "\x1b" not in text
-    assert max(cell_len(line) for line in text.splitlines()) <= max(width, 2)
+    names = [visible(cell) for cell in CELLS]
+    lines = [line for line in text.splitlines() if not any(name in line for name in names)]
+    assert max(cell_len(line) for line in lines) <= max(width, 2)
+    assert "…" not in text
     assert "showfailed" in re.sub(r"[\s-]", "", text) or cells == 0
 
 
@@ -71,13 +75,72 @@ def test_one_cell_is_a_list_with_all_that_is_known() -> None:
     assert ["time", "p50", "2.00", "s"] in lines
 
 
-def test_cells_are_lines_of_a_table_and_columns_that_do_not_fit_stand_below() -> None:
-    wide = printed(summary(2), 300).splitlines()
-    assert len([line for line in wide if line.startswith("capitals/")]) == 2
-    narrow = printed(summary(2), 80).splitlines()
-    assert len([line for line in narrow if line.startswith("capitals/loop")]) > 1
-    for column in ("reward", "errors", "speed", "time p95"):
+def compared(*cells: str) -> Summary:
+    return tabulate([result(f"t{at}", cell=cell, reward=float(at % 2)) for cell in cells for at in range(8)])
+
+
+def test_a_few_cells_are_columns_under_their_whole_names_where_those_fit() -> None:
+    lines = printed(summary(2), 100).splitlines()
+    assert sorted(lines[0].split()) == sorted(CELLS[:2])
+    assert ["errors", "as", "0", "0.38", "0.38"] in [line.split() for line in lines]
+    assert len([line for line in lines if CELLS[0] in line]) == 1
+
+
+@pytest.mark.parametrize("width", [80, 72])
+def test_where_names_do_not_fit_columns_have_what_differs_in_them_and_a_key_below(width: int) -> None:
+    models = ("good@http://127.0.0.1:8000/v1", "smollm2", "openai:gpt-5-mini")
+    cells = [f"mine/loop/{model}/local" for model in models]
+    text = printed(compared(*cells), width)
+    head, _, rest = text.partition("reward")
+    assert "".join(head.split()).startswith("good@http://")
+    assert "mine" not in head
+    for model, cell in zip(models, cells, strict=True):
+        assert re.search(f"^{re.escape(model)} +{re.escape(cell)}$", rest, re.MULTILINE)
+
+
+def test_where_no_name_fits_columns_have_letters() -> None:
+    cells = [f"mine/loop/{letter * 60}/local" for letter in "xyz"]
+    text = printed(compared(*cells), 80)
+    assert text.splitlines()[0].split() == ["A", "B", "C"]
+    assert f"\nB  {cells[1]}\n" in text
+
+
+def test_values_of_four_cells_go_on_in_a_second_line_before_their_brackets() -> None:
+    cells = [f"mine/loop/m{at}/local" for at in range(4)]
+    lines = [line.split() for line in printed(compared(*cells), 80).splitlines()]
+    assert lines[0] == ["m0", "m1", "m2", "m3"]
+    assert ["reward", *["0.50"] * 4] in lines
+    assert ["[0.22,", "0.78]"] * 4 in lines
+
+
+def test_many_cells_are_lines_and_columns_that_do_not_fit_stand_below() -> None:
+    cells = [f"mine/loop/model-{at}/local" for at in range(5)]
+    wide = printed(compared(*cells), 300).splitlines()
+    assert len([line for line in wide if line.startswith("mine/loop/model-3/local ")]) == 1
+    narrow = printed(compared(*cells), 44).splitlines()
+    assert len([line for line in narrow if line.startswith("model-3 ")]) > 2
+    for column in ("reward", "errors", "time p95"):
         assert column in "\n".join(narrow)
+
+
+def test_a_name_is_cut_after_separators_alone_and_any_shortening_tells_cells_apart() -> None:
+    assert cut("openai:gpt-5-mini", 10) == ["openai:", "gpt-5-mini"]
+    assert cut("openai:gpt-5-mini", 6) == []
+    assert differing(["a/b/x/l", "a/b/y/z/l"]) == ["x", "y/z"]
+    assert differing(["a/b", "a/b/c"]) == ["a/b", "a/b/c"]
+    assert [letters(at) for at in (0, 25, 26, 27, 702)] == ["A", "Z", "AA", "AB", "AAA"]
+
+
+def test_the_commonest_errors_stand_under_the_last_lines() -> None:
+    refused = fault(type="auth", message="Incorrect API key\x1b provided (HTTP 401)")
+    errors = [refused, refused, *(fault("runtime", type=kind) for kind in "abc")]
+    shown = tabulate([result(f"t{at}", reward=None, error=error) for at, error in enumerate(errors)])
+    assert printed(shown, 100).endswith(
+        "To see them: uv run eval show --failed\n"
+        "  2 x provider, auth: Incorrect API key\\u001b provided (HTTP 401)\n"
+        "  1 x runtime, a: Overloaded (HTTP 529)\n"
+        "  1 x runtime, b: Overloaded (HTTP 529)\n"
+    )
 
 
 def test_the_last_lines_count_what_was_wrong_and_what_were_errors_and_give_the_command() -> None:
