@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -136,7 +136,8 @@ def _said_when_slow(say: Say, line: str) -> Iterator[None]:
 
 
 async def _select(taskset: OpenTaskset, settings: Settings) -> list[Task]:
-    return await select(taskset.tasks(_enough(settings)), settings, endless=taskset.info.endless)
+    async with aclosing(taskset.tasks(_enough(settings))) as tasks:
+        return await select(tasks, settings, endless=taskset.info.endless)
 
 
 async def _open(resolved: Resolved, worker: Worker) -> dict[str, OpenTaskset]:

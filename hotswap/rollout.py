@@ -200,10 +200,14 @@ async def _watch(stage: _Stage, command: Command) -> Result:
 async def _start(stage: _Stage, command: Command) -> Process:
     """Start the program when it is its turn. A turn lasts until the program has shown that it is up: programs that
     start together would starve the proxy, and each other."""
+    over = stage.services.winding_down
     async with stage.services.starting:
+        if over.reason is not None:
+            stage.trace.stop = over.reason
+            raise Fault("user", "agent", over.reason, "the run ended before the program was started")
         stage.session.begin()
         process = await stage.box.start(command)
-        await _first(START_TURN_S, stage.session.called.wait(), process.wait())
+        await _first(START_TURN_S, stage.session.called.wait(), process.wait(), over.event.wait())
         return process
 
 

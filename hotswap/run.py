@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import hotswap
 from hotswap import provision
 from hotswap.contracts.model import Say, Upstream
 from hotswap.contracts.runtime import Gate
-from hotswap.errors import StoreError
+from hotswap.errors import ErrorRecord, StoreError
 from hotswap.limits import Budget, WindDown
 from hotswap.lines import cannot_write
 from hotswap.masking import Masker
@@ -247,10 +247,24 @@ class Stage:
 
     def _finished(self, rollout: Rollout, trace: Trace) -> None:
         with self._masked(rollout):
-            self._writer.append(trace)
+            try:
+                self._writer.append(trace)
+            except (ValueError, RecursionError) as error:
+                trace = _without_content(trace, error)
+                self._writer.append(trace)
         self._secrets.pop(rollout.id, None)
         self._cut_by_budget += trace.stop == "budget"
         self._watch.progress.finish(rollout, trace)
+
+
+def _without_content(trace: Trace, error: Exception) -> Trace:
+    """Get a trace that can be written in place of one that cannot: a NaN in a message, a thousand levels in a tool.
+
+    That it was played, what it used and cost, stays; what was said, and a score for it, does not.
+    """
+    record = ErrorRecord("hotswap", "finalize", "unwritable", f"the trace cannot be written as JSON: {error}")
+    bare = replace(trace, outcome="error", reward=None, rewards={}, metrics={}, answer=None, error=record)
+    return replace(bare, messages=[], branches=[], tools={}, calls=[], unknown={})
 
 
 async def _line_up(each: PlannedCell, run: PlannedRun, say: Say) -> Lineup:

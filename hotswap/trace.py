@@ -101,7 +101,7 @@ class Node:
         """The content as text; parts that are no text are left out."""
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
-        parts = (part if isinstance(part, str) else part.get("text") for part in self.content if part)
+        parts = (part.get("text") if isinstance(part, dict) else part for part in self.content)
         return "".join(part for part in parts if isinstance(part, str))
 
 

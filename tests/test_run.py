@@ -264,6 +264,38 @@ def test_a_budget_of_seconds_winds_the_run_down_and_scores_what_was_left(
     assert [(trace["outcome"], trace["stop"]) for trace in done.traces] == [("scored", "budget")]
 
 
+def test_a_number_that_json_cannot_say_loses_no_rollout(tmp_path: Path) -> None:
+    def script(request: Received) -> Reply:
+        odd = replace(say("42"), body=say("42", odd=0).body.replace(b'"odd": 0', b'"odd": NaN'))  # type: ignore[union-attr]
+        return odd if b"Question 0" in request.body else say("42")
+
+    with Provider(script) as provider:
+        done = play(tmp_path, provider)
+    by_task = {trace["task"]["id"]: trace for trace in done.traces}
+    assert done.code == 3, done.stderr
+    assert (by_task["q0"]["outcome"], by_task["q0"]["error"]["type"]) == ("error", "unwritable")
+    assert by_task["q1"]["outcome"] == "scored"
+
+
+def test_an_interrupt_starts_no_program_that_waits_for_its_turn(tmp_path: Path, answering: Provider) -> None:
+    words = (
+        "-H",
+        f"{KIT / 'misbehaving.py'},mode=says_and_hangs,pid_file={tmp_path / 'pid'}",
+        "-m",
+        f"m@{answering.url}",
+    )
+    process = begin(tmp_path, "jsonl", "--taskset.path", tasks(tmp_path, 20), *words)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "pid").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    done = finish(process, tmp_path)
+    assert done.code == 130, done.stderr
+    assert {trace["stop"] for trace in done.traces} == {"interrupted"}
+    assert sum(len(trace["launches"]) for trace in done.traces) < len(done.traces)
+
+
 def test_no_more_rollouts_run_at_one_time_than_asked_for(tmp_path: Path) -> None:
     with Provider(lambda request: replace(say("42"), wait_s=0.1)) as provider:
         done = play(tmp_path, provider, "--concurrency", "2", count=8)

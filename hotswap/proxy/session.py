@@ -297,7 +297,7 @@ class Session:
         """What all calls cost together; null where the cost of one that was answered is not known."""
         if any(record.cost_usd is None and record.error is None for record in self._records):
             return None
-        return self._spent_usd if any(record.cost_usd is not None for record in self._records) else None
+        return self._spent_usd if self._records and self.request.upstream.prices is not None else None
 
 
 def _without_stream(fields: Mapping[str, Any]) -> dict[str, Any]:

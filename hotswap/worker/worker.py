@@ -15,7 +15,7 @@ import asyncio
 import itertools
 import json
 import sys
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -173,7 +173,7 @@ class OpenTaskset:
         self._json = reference.json
         self._limits = {scoring.name: scoring.timeout_s for scoring in info.scoring}
 
-    async def tasks(self, limit: int | None = None) -> AsyncIterator[Task]:
+    async def tasks(self, limit: int | None = None) -> AsyncGenerator[Task, None]:
         """Iterate over the first `limit` tasks, or all, in the order of `load`, each checked.
 
         With a limit, no more are built than that. Without one, the first 16 are built one by one as they are

@@ -20,7 +20,9 @@ if mode == "silent_exit":
 if mode == "usage_error":
     print("error: unexpected argument", file=sys.stderr)
     sys.exit(2)
-if mode == "hangs_before":
+if mode == "says_and_hangs":
+    open(os.environ["PID_FILE"], "w").write(str(os.getpid()))
+if mode in ("hangs_before", "says_and_hangs"):
     time.sleep(600)
 if mode == "reads_stdin":
     print("extra bytes:", len(sys.stdin.read()), file=sys.stderr)
