@@ -17,7 +17,7 @@ def test_it_opens_with_the_two_commands() -> None:
     first = blocks(README)[0]
     assert (first.language, first.text.splitlines()) == (
         "sh",
-        ["python3 -m pip install uv && uv run eval capitals", "uv run --group dev pytest"],
+        ["python3 -m pip install uv && uv run eval capitals", "uv run --group dev pytest -n auto"],
     )
     assert first.line < 10
 
