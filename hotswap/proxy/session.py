@@ -294,14 +294,21 @@ class Session:
 
     @property
     def cost_usd(self) -> float | None:
-        """What all calls cost together; null where the cost of one that was answered is not known."""
-        if any(record.cost_usd is None and record.error is None for record in self._records):
+        """What all calls cost together; null where that of one which may have been billed is not known."""
+        if any(record.cost_usd is None and _may_be_billed(record) for record in self._records):
             return None
         return self._spent_usd if self._records and self.request.upstream.prices is not None else None
 
 
 def _without_stream(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in STREAM_FIELDS}
+
+
+def _may_be_billed(record: CallRecord) -> bool:
+    """Whether a provider may charge for a call: not where it refused it, or could not be reached."""
+    if record.error is None or record.error.type in ("abandoned", "timeout"):
+        return True
+    return any(one.status is not None and one.status < 400 for one in record.tries)
 
 
 def _error_record(error: ProviderError) -> ErrorRecord:

@@ -221,3 +221,17 @@ async def test_a_request_whose_body_arrives_after_the_end_is_not_taken() -> None
         async with await asking as response:
             assert response.status == 401
         assert (seat.provider.requests, seat.trace().calls) == ([], [])
+
+
+@awaited
+async def test_a_call_that_was_refused_costs_nothing_and_one_that_broke_off_costs_what_nobody_knows() -> None:
+    async with behind(fail(400), upstream=PRICES) as seat:
+        await seat.ask("a")
+        assert seat.trace().cost_usd == 0.0
+    cut = replace(say("half an answer", usage=None), cut=2)
+    async with behind(cut, say("whole"), upstream=PRICES) as seat:
+        with pytest.raises(aiohttp.ClientError):
+            await seat.ask("a", stream=True)
+        await seat.ask("b")
+        assert [call.error is None for call in seat.trace().calls] == [False, True]
+        assert seat.trace().cost_usd is None

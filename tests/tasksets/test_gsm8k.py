@@ -121,8 +121,8 @@ for revision in sys.argv[1:]:
 """
 COMMIT = Gsm8k().revision
 STALL_S = 150
-"""pyarrow's reader, which `datasets` calls, has been seen to wait for itself for ever, once in some thirty loads on a
-crowded machine. That is not what is tested here, so such a load is ended and begun again; another one fails."""
+"""pyarrow's reader, which `datasets` calls, was seen once to wait for ever, on a crowded machine. That is not what is
+tested here, so such a load is ended and begun again; another one fails."""
 
 
 def load_from_hub(home: Path, *revisions: str, **env: str) -> list[str]:
