@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Coroutine, Iterator
 from typing import TypeVar
 
-from hotswap.processes.kin import kin, send
+from hotswap.processes.kin import kin, send, send_group
 from hotswap.processes.warden import LOOKS
 
 T = TypeVar("T")
@@ -25,8 +25,13 @@ QUIET_NAP_S = 0.001
 
 
 async def end_all(marks: Collection[int]) -> list[int]:
-    """End all processes of these marks; get those that could not be ended. Carried through when cancelled."""
-    if not any(kin().find(marks) for _ in range(2)):
+    """End all processes of these marks; get those that could not be ended. Carried through when cancelled.
+
+    Those that multiply are not asked to go and waited for: each process more slows down every further look.
+    """
+    if kin().multiply(marks):
+        _kill(kin().groups(marks))
+    elif not any(kin().find(marks) for _ in range(2)):
         return []
     return await carry_through(_end_all(marks))
 
@@ -64,20 +69,28 @@ async def _end_all(marks: Collection[int]) -> list[int]:
 
 def _ending(marks: Collection[int]) -> Iterator[float]:
     """Ask, wait, then kill; yields how long to sleep before going on."""
-    for pid in kin().find(marks):
+    asked = kin().find(marks)
+    for pid in asked:
         send(pid, signal.SIGTERM)
         send(pid, signal.SIGCONT)  # one that is stopped would not hear it
     deadline = time.monotonic() + GRACE_S
     for nap_s in _naps():
-        if time.monotonic() > deadline or not kin().find(marks):
+        left = kin().find(marks)
+        if not left or kin().multiply(marks) or time.monotonic() > deadline:
             break
         yield nap_s
     yield from _killing(marks)
 
 
+def _kill(groups: Collection[int]) -> None:
+    for group in groups:
+        send_group(group, signal.SIGKILL)
+
+
 def _killing(marks: Collection[int]) -> Iterator[float]:
     deadline, quiet = time.monotonic() + KILL_S, 0
     for nap_s in _naps():
+        _kill(kin().groups(marks))
         living = _frozen(marks)
         for pid in living:
             send(pid, signal.SIGKILL)

@@ -29,6 +29,8 @@ PR_SET_DUMPABLE = 4
 RLIMIT_LOCKS = 10
 """Linux's number of a limit that no kernel since 2.4.25 enforces."""
 COUNTER_BITS = 24
+YOUNGEST = 16
+"""Where most of so many children are orphans of one family, it multiplies."""
 REAPED_AT_ONCE = 500
 """So many dead orphans are let go while others are to be found, which must not take long."""
 
@@ -134,6 +136,27 @@ class Kin:
             # /proc may leave a child out while another thread waits for one: look again
             found = self._find_by_descent(marks, visit)
         return found
+
+    def multiply(self, marks: Collection[int]) -> bool:
+        """Whether most of our youngest children are orphans of these marks, dead or alive."""
+        if self._table is not None:
+            return False
+        youngest = _numbers(read_all(_children_file()))[-YOUNGEST:]
+        orphans = sum(pid not in self.mark_by_pid and self._mark_of(pid) in marks for pid in youngest)
+        return 2 * orphans > YOUNGEST
+
+    def groups(self, marks: Collection[int]) -> set[int]:
+        """Get the process groups of our children of these marks, the dead included: by its dead forebears, a process
+        is found that is replaced by a child of its own faster than we can look. A look in one step, without walking.
+
+        Every start leads a session of its own, so that its groups hold nobody else.
+        """
+        if self._table is None:
+            member_by_group = {_group_of(child): child for child in _numbers(read_all(_children_file()))}
+            found = {group for group, child in member_by_group.items() if self._mark_of(child) in marks}
+        else:
+            found = {_group_of(pid) for pid in self.find(marks)}
+        return found - {0, os.getpgrp()}
 
     def reap(self) -> None:
         """Wait for orphans of ours that have died: left alone, each keeps a process id."""
@@ -256,6 +279,14 @@ def _numbers(text: bytes) -> list[int]:
     return [int(word) for word in text.split()]
 
 
+def _group_of(pid: int) -> int:
+    """The process group of a process, a dead one included; 0 where it is gone."""
+    try:
+        return os.getpgid(pid)
+    except (ProcessLookupError, PermissionError):
+        return 0
+
+
 def _is_zombie(child: int) -> bool:
     try:
         return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -311,3 +342,9 @@ def send(pid: int, number: signal.Signals) -> None:
     """Send a signal to a process that may be gone, or not ours to end."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
+
+
+def send_group(group: int, number: signal.Signals) -> None:
+    """Send a signal to a process group at one stroke: none of it slips away by a fork meanwhile."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

@@ -62,8 +62,7 @@ def end_marked(first: int, last: int) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while (left := _frozen(first, last)) and time.monotonic() < deadline:
         for pid in left:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+            _send(pid, signal.SIGKILL)
         time.sleep(0.005)
 
 
@@ -88,9 +87,18 @@ def _pids() -> list[int]:
 
 def _stop(pid: int) -> bool:
     """Stop a process; False where it has died already."""
-    with contextlib.suppress(OSError):
-        os.kill(pid, signal.SIGSTOP)
+    _send(pid, signal.SIGSTOP)
     return status_of(pid)[:1] not in ([b"Z"], [b"X"], [])
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process and all of its group at one stroke: none slips away by a fork meanwhile."""
+    with contextlib.suppress(OSError):
+        group = os.getpgid(pid)
+        if group != os.getpgrp():
+            os.killpg(group, number)
+    with contextlib.suppress(OSError):
+        os.kill(pid, number)
 
 
 def remove_folder(root: str, within_s: float) -> bool:
