@@ -29,7 +29,7 @@ class Message:
 
     role: str
     content: str | Sequence[Any] | None = None
-    """Text, or the dialect's list of parts, or null beside tool calls."""
+    """Text, or the dialect's list of parts in their order, as sent, or null beside tool calls."""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     """On a tool's message: the call that it answers."""
@@ -120,3 +120,5 @@ class Answer:
     model: str | None = None
     """The model that answered, by its own account."""
     error: ProviderError | None = None
+    id: str | None = None
+    """The provider's own name of the answer."""

@@ -1,8 +1,16 @@
 """Wire formats. A dialect is one file with one class: its routes, and how requests and answers are read.
 
 The proxy finds dialects by the names of their files, and a request's dialect by its path. A request is a
-JSON object in which one field is the conversation: a list that grows from call to call. It is read item
-by item, so that what was read in the call before need not be read again.
+JSON object in which one field is the conversation: a list that grows from call to call. It is read group
+by group, so that what was read in the call before need not be read again.
+
+What a message holds, whatever its dialect:
+
+* `content` is the text, or the dialect's own parts in their order, as sent: nothing is left out or rewritten.
+* `tool_calls`, `reasoning` and `refusal` are read out of those parts (or fields) beside it.
+* The result of a tool is a message of its own with the role `tool` and the id of the call, even where the
+  dialect packs several into one message of the user.
+* What one call of the model wrote is one message, even where the dialect splits it into items.
 """
 
 from __future__ import annotations
@@ -10,8 +18,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 from hotswap.dialects._errors import parse as parse
@@ -28,6 +36,16 @@ class Event(NamedTuple):
     name: str
     """Empty where the stream did not name it."""
     data: str
+
+
+class Group(NamedTuple):
+    """Items of a conversation that were read together, and the messages in them."""
+
+    messages: tuple[Message, ...]
+    items: int
+    """How many items were read."""
+    open: bool = False
+    """Items that follow could belong to the same message: it must be read again with them."""
 
 
 class Assembler(ABC):
@@ -51,12 +69,21 @@ class Assembler(ABC):
     def answer(self, cut: str | None = None) -> Answer:
         """What has come. `cut` says how the stream broke; null: it ended by itself, be it too early."""
 
+    def keep_alive(self) -> bytes:
+        """An event that says that the answer is still to come, as the programs of this dialect need it.
+
+        Also before the first event of the stream. A comment will do for most.
+        """
+        return b": keep-alive\n\n"
+
 
 class Dialect(ABC):
     """One wire format."""
 
     routes: ClassVar[tuple[str, ...]]
     """How the path of a call ends, below the base address: `/chat/completions`."""
+    helpers: ClassVar[tuple[str, ...]] = ()
+    """Routes below the base address that belong to this dialect and are no turn: `/messages/count_tokens`."""
     version: ClassVar[str] = "/v1"
     """The path of the version segment, for an address that has none."""
     conversation: ClassVar[str]
@@ -71,28 +98,44 @@ class Dialect(ABC):
         """Get the part of `path` that hangs below a base address; null where it is no call of this kind."""
         return next((route for route in self.routes if path.endswith(route)), None)
 
-    def read_request(self, fields: Fields) -> Request:
+    def helps(self, path: str) -> str | None:
+        """The same for a route that is no turn."""
+        return next((route for route in self.helpers if path.endswith(route)), None)
+
+    def address(self, tail: str, model: str) -> str:  # noqa: ARG002
+        """Get the part of the path that goes up, for a model that replaces the program's; most say it in the body."""
+        return tail
+
+    def read_request(self, fields: Fields, tail: str = "") -> Request:
         """Read a whole request."""
         items = fields.get(self.conversation)
-        read = tuple(self.read_item(item) for item in (items if isinstance(items, list) else ()))
+        groups = self.read_items(items if isinstance(items, list) else ())
         return Request(
-            model=self.read_model(fields),
-            messages=(*self.read_preamble(fields), *read),
+            model=self.read_model(fields, tail),
+            messages=(
+                *self.read_preamble(fields),
+                *(message for group in groups for message in group.messages),
+            ),
             tools=self.read_tools(fields),
             sampling=self.read_sampling(fields),
-            stream=self.streams(fields),
+            stream=self.streams(fields, tail),
         )
 
-    def read_model(self, fields: Fields) -> str:
+    def read_model(self, fields: Fields, tail: str = "") -> str:  # noqa: ARG002
         return str(fields.get("model") or "")
 
     def read_preamble(self, fields: Fields) -> tuple[Message, ...]:  # noqa: ARG002
-        """The messages that stand outside the conversation: a system prompt with a field of its own."""
+        """The messages that stand outside the list: a system prompt with a field of its own, a conversation
+        that is a single text."""
         return ()
 
+    def read_previous(self, fields: Fields) -> str | None:  # noqa: ARG002
+        """The id of an earlier answer that the provider goes on from, where the dialect has such a thing."""
+        return None
+
     @abstractmethod
-    def read_item(self, item: Any) -> Message:
-        """Read one item of the conversation. Never raises: what is not known is kept in `extra`."""
+    def read_items(self, items: Sequence[Any]) -> Iterator[Group]:
+        """Read items of the conversation, in order. Never raises: what is not known is kept in `extra`."""
 
     def read_tools(self, fields: Fields) -> tuple[Any, ...]:
         tools = fields.get("tools")
@@ -102,7 +145,7 @@ class Dialect(ABC):
     def read_sampling(self, fields: Fields) -> dict[str, Any]:
         """The values that steer the answer, in the dialect's own words."""
 
-    def streams(self, fields: Fields) -> bool:
+    def streams(self, fields: Fields, tail: str = "") -> bool:  # noqa: ARG002
         """Whether a stream is asked for; absent and null are no."""
         return fields.get("stream") is True
 
@@ -128,7 +171,12 @@ class Dialect(ABC):
 
     @abstractmethod
     def write_error(self, status: int, type: str, message: str) -> bytes:  # noqa: A002
-        """The body of an error of ours, in the dialect's words."""
+        """The body of an error of ours, in the dialect's words. `type` is that of a `ProviderError`, and is read
+        from it again, or a word of ours."""
+
+    @abstractmethod
+    def write_error_event(self, type: str, message: str) -> bytes:  # noqa: A002
+        """The same inside a stream that has begun: the bytes of its last events."""
 
 
 @cache
@@ -140,12 +188,24 @@ def known() -> Mapping[str, Dialect]:
     return {name: _load(name) for name in names}
 
 
-def route(path: str) -> tuple[Dialect, str] | None:
-    """Get the dialect of a call by its path, and the part of the path below the base address."""
-    for dialect in known().values():
-        tail = dialect.match(path)
-        if tail is not None:
-            return dialect, tail
+class Route(NamedTuple):
+    """What a path means."""
+
+    dialect: Dialect
+    tail: str
+    """The part of the path below the base address."""
+    turn: bool
+    """Whether the model is asked to answer; else it is a route beside."""
+
+
+@lru_cache(1024)
+def route(path: str) -> Route | None:
+    """Get the dialect of a path; null where it is of none."""
+    for turn in (True, False):
+        for dialect in known().values():
+            tail = dialect.match(path) if turn else dialect.helps(path)
+            if tail is not None:
+                return Route(dialect, tail, turn)
     return None
 
 

@@ -80,11 +80,11 @@ def find_error(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, dict):
         return None
     error = value.get("error")
-    if isinstance(error, dict):
+    if isinstance(error, dict) and error:
         return error
-    if isinstance(error, str):
+    if isinstance(error, str) and error:
         return {**value, "message": value.get("message") or error}
-    if error is None and "choices" not in value and (value.get("message") or value.get("detail")):
+    if not error and "choices" not in value and (value.get("message") or value.get("detail")):
         return {
             "message": value.get("message") or value["detail"],
             "code": value.get("code"),
@@ -103,7 +103,7 @@ def to_error(
     )
     words = [str(error.get(name) or "").lower() for name in ("code", "type", "status")]
     code = str(error.get("code"))
-    number = int(code) if code.isdecimal() else None
+    number = int(code) if len(code) == 3 and code.isdecimal() else None
     effective = number if (status is None or status < 400) and number else status
     kind = _classify(words, effective, text)
     spent = any(word in SPENT for word in words)
@@ -140,7 +140,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return seconds
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

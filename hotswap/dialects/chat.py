@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from hotswap.dialects import Assembler, Dialect, Event, Fields
-from hotswap.dialects._errors import RETRYABLE, find_error, parse, to_error
+from hotswap.dialects import Assembler, Dialect, Event, Fields, Group
+from hotswap.dialects._errors import find_error, parse, to_error
+from hotswap.dialects._reading import (
+    count,
+    hollow,
+    judge,
+    malformed,
+    set_apart,
+    table,
+    text_or_none,
+    truncated,
+)
 from hotswap.messages import Answer, Finish, Message, ProviderError, ToolCall, Usage
 
 SAMPLING = frozenset((
@@ -44,8 +55,8 @@ class Chat(Dialect):
     routes: ClassVar[tuple[str, ...]] = ("/chat/completions",)
     conversation: ClassVar[str] = "messages"
 
-    def read_item(self, item: Any) -> Message:
-        return _read_message(item)
+    def read_items(self, items: Sequence[Any]) -> Iterator[Group]:
+        return (Group((_read_message(item),), 1) for item in items)
 
     def read_sampling(self, fields: Fields) -> dict[str, Any]:
         return {name: value for name, value in fields.items() if name in SAMPLING and value is not None}
@@ -73,14 +84,13 @@ class Chat(Dialect):
         error = find_error(value)
         if error is not None:
             return Answer(error=to_error(error, 200))
-        if not isinstance(value, dict) or not isinstance(value.get("choices"), list):
-            words = body[:500].decode("utf-8", "replace")
-            return Answer(error=ProviderError("malformed", f"no chat completion: {words}", 200))
-        choices = [choice for choice in value["choices"] if isinstance(choice, dict)]
-        messages = tuple(_read_message(choice.get("message") or {}) for choice in choices)
-        finish = _read_finish(choices[0].get("finish_reason") if choices else None, messages)
-        usage = _read_usage(_find_usage(value))
-        return _judge(Answer(messages, finish, usage, _text_or_none(value.get("model"))))
+        choices = _choices(value)
+        if not choices:
+            return malformed(body, "chat completion")
+        messages = tuple(_read_message(choice["message"]) for choice in choices)
+        finish = _read_finish(choices[0].get("finish_reason"), messages)
+        usage, model = _read_usage(_find_usage(value)), text_or_none(value.get("model"))
+        return judge(Answer(messages, finish, usage, model, id=text_or_none(value.get("id"))))
 
     def assembler(self) -> Assembler:
         return ChatAssembler()
@@ -88,6 +98,9 @@ class Chat(Dialect):
     def write_error(self, status: int, type: str, message: str) -> bytes:  # noqa: A002
         kind = "invalid_request_error" if status == 400 else type
         return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": type}}).encode()
+
+    def write_error_event(self, type: str, message: str) -> bytes:  # noqa: A002
+        return b"data: " + self.write_error(500, type, message) + b"\n\ndata: [DONE]\n\n"
 
 
 class ChatAssembler(Assembler):
@@ -97,6 +110,7 @@ class ChatAssembler(Assembler):
         self._choices: dict[int, _Choice] = {}
         self._usage: dict[str, Any] = {}
         self._model: str | None = None
+        self._id: str | None = None
         self._error: ProviderError | None = None
         self._done = False
 
@@ -110,7 +124,8 @@ class ChatAssembler(Assembler):
             self._error = to_error(error, 200)
         if not isinstance(chunk, dict):
             return
-        self._model = _text_or_none(chunk.get("model")) or self._model
+        self._model = text_or_none(chunk.get("model")) or self._model
+        self._id = self._id or text_or_none(chunk.get("id"))
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
@@ -120,7 +135,7 @@ class ChatAssembler(Assembler):
             self._usage |= {name: value for name, value in usage.items() if value is not None}
 
     def _choice(self, index: Any) -> _Choice:
-        return self._choices.setdefault(index if isinstance(index, int) else 0, _Choice())
+        return self._choices.setdefault(count(index) or 0, _Choice())
 
     @property
     def complete(self) -> bool:
@@ -137,14 +152,14 @@ class ChatAssembler(Assembler):
     def answer(self, cut: str | None = None) -> Answer:
         error = self._error
         if error is None and (cut is not None or not (self._done or self._finished)):
-            words = cut or "the stream ended before the answer was complete"
-            error = ProviderError("truncated", words, 200, retryable=True)
+            error = truncated(cut)
         choices = [choice for _, choice in sorted(self._choices.items())]
         messages = tuple(choice.message(whole=error is None) for choice in choices)
         if error is not None:
-            messages = tuple(message for message in messages if not _hollow(message))
+            messages = tuple(message for message in messages if not hollow(message))
         finish = _read_finish(choices[0].finish if choices else None, messages)
-        return _judge(Answer(messages, finish, _read_usage(self._usage or None), self._model, error))
+        usage = _read_usage(self._usage or None)
+        return judge(Answer(messages, finish, usage, self._model, error, self._id))
 
 
 class _Choice:
@@ -156,10 +171,10 @@ class _Choice:
         self._texts: dict[str, list[str]] = {}
         self._rest: dict[str, Any] = {}
         self._calls: list[_Call] = []
-        self._open: dict[Any, _Call] = {}
+        self._open: dict[int, _Call] = {}
 
     def feed(self, choice: Mapping[str, Any]) -> None:
-        self.finish = _text_or_none(choice.get("finish_reason")) or self.finish
+        self.finish = text_or_none(choice.get("finish_reason")) or self.finish
         delta = choice.get("delta") or choice.get("message")
         if not isinstance(delta, dict):
             return
@@ -184,7 +199,7 @@ class _Choice:
         """A new id on an open index is a new call: some servers give every call the index 0."""
         if not isinstance(delta, dict):
             return
-        index, id = delta.get("index", 0), delta.get("id") or ""  # noqa: A001
+        index, id = count(delta.get("index")) or 0, str(delta.get("id") or "")  # noqa: A001
         call = self._open.get(index)
         if call is None or (id and call.id and id != call.id):
             call = next((known for known in self._calls if id and known.id == id), None) or _Call()
@@ -195,30 +210,17 @@ class _Choice:
 
     def message(self, whole: bool) -> Message:
         """What has come; of an answer that broke off, calls that are only half there are kept apart."""
-        calls = [call.read() for call in self._calls]
-        body: dict[str, Any] = {
-            "role": self.role,
-            **{name: "".join(texts) for name, texts in self._texts.items()},
-        }
-        body |= self._rest
-        message = _read_message(body)
-        extra = dict(message.extra)
+        calls = tuple(call.read() for call in self._calls)
+        texts = {name: "".join(texts) for name, texts in self._texts.items()}
+        message = _read_message({"role": self.role, **texts, **self._rest})
+        apart: dict[str, Any] = {}
         if not whole:
-            half = [call for call in calls if parse(call.arguments) is None]
-            calls = [call for call in calls if call not in half]
-            extra["truncated"] = True
-            if half:
-                extra["unfinished_calls"] = [
-                    {"id": c.id, "name": c.name, "arguments": c.arguments} for c in half
-                ]
-        content = message.content if message.content or not calls else None
-        return Message(
-            message.role,
-            content,
-            tuple(calls),
-            reasoning=message.reasoning,
-            refusal=message.refusal,
-            extra=extra,
+            calls, apart = set_apart(calls)
+        return replace(
+            message,
+            content=message.content if message.content or not calls else None,
+            tool_calls=calls,
+            extra={**message.extra, **apart},
         )
 
 
@@ -231,13 +233,24 @@ class _Call:
         self._parts: list[str] = []
 
     def feed(self, id: str, function: Any) -> None:  # noqa: A002
-        self.id = self.id or str(id)
+        self.id = self.id or id
         if isinstance(function, dict):
             self._name = self._name or str(function.get("name") or "")
             self._parts.append(_read_arguments(function))
 
     def read(self) -> ToolCall:
         return ToolCall(self.id, self._name, "".join(self._parts))
+
+
+def _choices(value: Any) -> list[dict[str, Any]]:
+    """The choices of an answer in one piece that hold a message, by their index."""
+    choices = value.get("choices") if isinstance(value, dict) else None
+    found = [choice for choice in (choices if isinstance(choices, list) else ()) if isinstance(choice, dict)]
+    return sorted((one for one in found if isinstance(one.get("message"), dict)), key=_index)
+
+
+def _index(choice: Mapping[str, Any]) -> int:
+    return count(choice.get("index")) or 0
 
 
 def _read_message(item: Any) -> Message:
@@ -251,9 +264,9 @@ def _read_message(item: Any) -> Message:
         role=str(item.get("role") or ""),
         content=content if content is None or isinstance(content, str | list) else json.dumps(content),
         tool_calls=_read_calls(item),
-        tool_call_id=_text_or_none(item.get("tool_call_id")),
-        reasoning=_text_or_none(reasoning),
-        refusal=_text_or_none(item.get("refusal")),
+        tool_call_id=text_or_none(item.get("tool_call_id")),
+        reasoning=text_or_none(reasoning),
+        refusal=text_or_none(item.get("refusal")),
         extra={} if item.keys() <= READ else _rest(item),
     )
 
@@ -304,36 +317,12 @@ def _find_usage(value: Mapping[str, Any]) -> dict[str, Any] | None:
 def _read_usage(usage: Mapping[str, Any] | None) -> Usage:
     if usage is None:
         return Usage()
-    read, written = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
-    read, written = read if isinstance(read, dict) else {}, written if isinstance(written, dict) else {}
-    cached = _count(read.get("cached_tokens"))
+    read, written = (table(usage.get(f"{name}_tokens_details")) for name in ("prompt", "completion"))
+    cached = count(read.get("cached_tokens"))
     return Usage(
-        input=_count(usage.get("prompt_tokens")),
-        output=_count(usage.get("completion_tokens")),
-        cached=_count(usage.get("prompt_cache_hit_tokens")) if cached is None else cached,
-        cache_write=_count(read.get("cache_write_tokens")),
-        reasoning=_count(written.get("reasoning_tokens")),
+        input=count(usage.get("prompt_tokens")),
+        output=count(usage.get("completion_tokens")),
+        cached=count(usage.get("prompt_cache_hit_tokens")) if cached is None else cached,
+        cache_write=count(read.get("cache_write_tokens")),
+        reasoning=count(written.get("reasoning_tokens")),
     )
-
-
-def _judge(answer: Answer) -> Answer:
-    """Flag a success that holds nothing, unless the model itself wrote tokens that say nothing."""
-    silent = all(_hollow(message) for message in answer.messages)
-    excused = bool(answer.usage.output) or answer.finish in ("length", "content_filter")
-    if answer.error is None and silent and not excused:
-        error = ProviderError("empty", "the answer holds nothing", 200, "empty" in RETRYABLE)
-        return Answer(answer.messages, answer.finish, answer.usage, answer.model, error)
-    return answer
-
-
-def _hollow(message: Message) -> bool:
-    extra = {name for name in message.extra if name != "truncated"}
-    return not (message.content or message.tool_calls or message.reasoning or message.refusal or extra)
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _text_or_none(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None

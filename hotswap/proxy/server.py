@@ -83,9 +83,10 @@ class Proxy:
         if path == "/" and request.method in ("GET", "HEAD"):
             return web.Response(text="hotswap\n")
         found = dialects.route(path) if request.method == "POST" else None
+        found = found if found and found.turn else None
         who = next((who for secret in _secrets(request) if (who := self._look_up(secret))), None)
         if who is None:
-            return _unauthorized(found[0] if found else None)
+            return _unauthorized(found.dialect if found else None)
         if request.method == "GET" and path.endswith("/models"):
             return _models(who.session)
         if found is None:
@@ -96,8 +97,8 @@ class Proxy:
         finally:
             self.reading -= 1
         if raw is None:
-            return write_error(found[0], 413, "request_too_large", f"more than {BODY_LIMIT} bytes")
-        return await self._call(raw, who, found, request)
+            return write_error(found.dialect, 413, "request_too_large", f"more than {BODY_LIMIT} bytes")
+        return await self._call(raw, who, (found.dialect, found.tail), request)
 
     def _look_up(self, secret: str) -> Pass | None:
         """The table is searched by digest, so that the time a search takes tells nothing about a secret."""

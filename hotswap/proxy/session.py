@@ -172,7 +172,8 @@ class Session:
         body = read_body(raw, dialect.conversation, self._bodies)
         if body.continues is None:
             body.leaf = self._graph.extend(None, dialect.read_preamble(body.fields))
-        body.leaf = self._graph.extend(body.leaf, map(dialect.read_item, body.items))
+        for group in dialect.read_items(body.items):
+            body.leaf = self._graph.extend(body.leaf, group.messages)
         if body.leaf is not None:
             self._graph.use(body.leaf, who.kind, who.agent)
         self._keep(body)

@@ -231,7 +231,7 @@ def test_no_answer_makes_the_reading_fail(values: list[Any]) -> None:
     read(chunks(*values))
     for value in values:
         CHAT.read_answer(json.dumps(value).encode())
-        CHAT.read_item(value)
+        list(CHAT.read_items([value]))
 
 
 def test_a_request_is_read_as_it_was_sent() -> None:
@@ -280,7 +280,7 @@ def test_only_what_the_run_sets_is_imposed(fields: Any, sampling: Any, changes: 
 
 def test_the_path_says_the_dialect() -> None:
     for path in ("/v1/chat/completions", "/chat/completions", "/some/where/v1/chat/completions"):
-        assert route(path) == (CHAT, "/chat/completions")
+        assert route(path) == (CHAT, "/chat/completions", True)
     assert route("/v1/completions") is None
 
 
@@ -338,3 +338,30 @@ def test_our_own_errors_are_in_the_words_of_the_api() -> None:
         "param": None,
         "code": "limit_reached",
     }
+
+
+def test_a_null_message_and_an_answer_without_choices_are_malformed() -> None:
+    for choices in ([{"message": None}], [{"message": "hi"}], []):
+        answer = CHAT.read_answer(json.dumps({"choices": choices, "usage": {"completion_tokens": 3}}).encode())
+        assert answer.error is not None
+        assert answer.error.type == "malformed"
+
+
+@pytest.mark.parametrize("nothing", ["", {}, None, []])
+def test_an_empty_error_beside_an_answer_is_none(nothing: Any) -> None:
+    body = {"choices": [{"message": {"role": "assistant", "content": "hi"}}], "error": nothing}
+    answer = CHAT.read_answer(json.dumps(body).encode())
+    assert answer.error is None
+    assert answer.messages[0].text == "hi"
+
+
+def test_numbers_that_are_none_or_absurd_do_not_stop_the_reading() -> None:
+    error = CHAT.read_error(500, json.dumps({"error": {"message": "x", "code": "9" * 5_000}}).encode(), {})
+    assert error.type == "server"
+    late = CHAT.read_error(429, b"{}", {"retry-after": "Fri, 31 Dec 9999999 23:59:59 GMT"})
+    assert late.retry_after_s is None
+    call = {"index": [1], "id": "a", "function": {"name": "f", "arguments": "{}"}}
+    answer = read(chunks({"choices": [{"index": {}, "delta": {"tool_calls": [call]}, "finish_reason": "stop"}]}))
+    assert answer.messages[0].tool_calls[0].name == "f"
+    huge = {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 10**400}}
+    assert read(chunks(huge)).usage.input is None

@@ -1,0 +1,70 @@
+"""One raw exchange: what the program sent and what it was sent, byte for byte. What recording and replay work on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it came from the program, without the secret that opened the session."""
+
+    method: str
+    path: str
+    """Decoded, with its leading slash and without the query."""
+    query: str = ""
+    headers: Sequence[tuple[str, str]] = ()
+    body: bytes = b""
+    """Not compressed."""
+    dialect: str | None = None
+    """The dialect of a call; null for a route beside."""
+    call: int | None = None
+    """The call of the trace; null for a route beside."""
+    agent: str = "main"
+
+
+@dataclass
+class Tape:
+    """A request and the answer that the program got, with its timing."""
+
+    asked: Asked
+    started: float
+    """Epoch seconds."""
+    status: int | None = None
+    """Null where the program got nothing."""
+    headers: Sequence[tuple[str, str]] = ()
+    chunks: list[tuple[float, bytes]] = field(default_factory=list)
+    """The answer's body in the pieces that were written, each with its seconds since `started`."""
+    cut: bool = False
+    """The connection was closed before the answer's end."""
+    translated: bool = False
+    fault: str | None = None
+    """The misbehaviour that was put in on purpose."""
+
+
+class Incoming(Protocol):
+    """An answer as it comes from its source: status and headers are there, the body is on its way."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in any case; reading them does not depend on it."""
+
+    async def read(self) -> bytes:
+        """Get the next bytes of the body; none: its end. Raises OSError, TimeoutError or aiohttp's errors where it
+        breaks off."""
+        ...
+
+    @property
+    def at_end(self) -> bool:
+        """Whether all bytes of the body have been read, as far as is known yet."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the answer, read or not. May be called more than once."""
+        ...
+
+
+Source = Callable[[Asked], Awaitable[Incoming]]
+"""Answers requests in a provider's place: a run that was recorded. Raises like `Incoming.read`."""
