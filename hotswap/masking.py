@@ -1,8 +1,8 @@
 """Secrets that must not be written: replaced by `[secret:NAME]` in every line that goes to disk.
 
 Known secrets are found by their value, wherever they stand and however often they were quoted in JSON. Others are
-found beside their name: `GITHUB_TOKEN=...`, `"api_key": "..."`, `x-api-key: ...`, `?access_token=...`, and the
-password in `https://me:...@host`.
+found beside their name: `GITHUB_TOKEN=...`, `"api_key": "..."`, `--password ...`, `x-api-key: ...`,
+`?access_token=...`, and the password in `https://me:...@host`.
 """
 
 from __future__ import annotations
@@ -22,27 +22,50 @@ _SECRET = (
     r"(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|API_?KEY|ACCESS_KEY|PRIVATE_KEY|SECRET_KEY|CREDENTIALS?)"
 )
 _NAME = re.compile(rf"(?:^|.*_){_SECRET}(?:_\d+)?$|.*API_?KEY(?:_\w+)?$", re.IGNORECASE)
-_LINE = re.compile(rf"(?m)^((?:export )?(?:[A-Z0-9_]*_)?{_SECRET}(?:_\d+)?=)(?!\[secret:)(\S.*)$")
-_ASSIGNMENT = re.compile(
-    rf"((?<![A-Z0-9_])(?:[A-Z0-9_]*_)?{_SECRET}(?:_\d+)?=)(?!\[secret:)([^\s\"'`;&|\\]+)"
+_VARIABLE = rf"(?:(?:[A-Z0-9_]*_)?{_SECRET}(?:_\d+)?|[A-Z0-9_]*API_?KEY(?:_[A-Z0-9_]+)?)"
+"""The name of a variable that holds a secret."""
+_LINE = re.compile(rf"(?m)^((?:export |declare -x )?{_VARIABLE}=)(?!\[secret:)(\S.*)$")
+_ASSIGNMENT = re.compile(rf"((?<![A-Z0-9_]){_VARIABLE}=)(?!\[secret:)([^\s\"'`;&|\\]+)")
+
+_SURE = (
+    r"(?:[\w-]*[_-])?(?:api[_-]?key|(?:access|auth|bearer|id|refresh|security|session)[_-]token|password|passwd"
+    r"|passphrase|client[_-]secret|(?:access|private|secret)[_-]key)"
 )
+_KEY = (
+    rf"(?:{_SURE}|(?-i:[A-Z][A-Z0-9_]*_(?:TOKEN|SECRET|CREDENTIALS?)(?:_\d+)?|[A-Z0-9_]*API_?KEY_[A-Z0-9_]+))"
+)
+"""A key beside which a secret stands. A bare `token` is none, nor is `eos_token`: models are full of them."""
+_SURELY = re.compile(_KEY, re.IGNORECASE)
 _QUOTE = r"""\\*["']"""
 """A quotation mark, however often it was itself quoted."""
-_FIELD = re.compile(
-    rf"(?i)({_QUOTE}((?:\w*_)?(?:api_?key|access_token|auth_token|password|passwd|client_secret)){_QUOTE}\s*:\s*{_QUOTE})"
-    r"(?!\[secret:)([^\"'\\]{8,})"
+_FIELD = re.compile(rf"(?i)({_QUOTE}({_KEY}){_QUOTE}\s*:\s*{_QUOTE})(?!\[secret:)([^\"'\\]{{8,}})")
+_SETTING = re.compile(rf"(?i)((?<![\w-])({_KEY})\s*=\s*{_QUOTE})(?!\[secret:)([^\"'\\]{{8,}})")
+_FLAG = re.compile(
+    rf"(?i)((?<![\w-])--(?=[a-z])((?:[\w.-]*\.)?(?:{_SURE}|token|secret))(?:=|\s+){_QUOTE}?)"
+    r"(?!\[secret:)([^\s\"'\\-][^\s\"'\\]{7,})"
 )
 _HEADER = re.compile(
     rf"(?i)\b((x-api-key|x-goog-api-key|authorization)\b(?:{_QUOTE})?\s*:\s*(?:{_QUOTE})?(?:bearer\s+|basic\s+)?)"
     r"(?!\[secret:)([^\s\"'\\,}]{8,})"
 )
-_QUERY = re.compile(r"(?i)([?&](api_?key|access_token|token)=)(?!\[secret:)([^\s&\"'\\]{8,})")
+_QUERY = re.compile(
+    rf"(?i)([?&]({_SURE}|token|secret|sig|[\w-]*signature)=)(?!\[secret:)([^\s&#\"'\\]{{4,}})"
+)
+_BARE_KEY = re.compile(
+    r"(?i)([?&](key)=)(?!\[secret:)(?=[^\s&#\"'\\]*\d)(?!(?-i:[A-Z_][A-Z0-9_]*)(?:[\s&#\"'\\]|$))"
+    r"([^\s&#\"'\\]{8,})"
+)
+"""`?key=`, as Google has it; what is written like a variable's name is one: `-m NAME@URL?key=MY_API_KEY`."""
 _LOGIN = re.compile(r"(\w://([^\s:/@\"']+):)(?!\[secret:)([^\s/@\"']+)(?=@)")
-_BY_PLACE = (_FIELD, _HEADER, _QUERY, _LOGIN)
+_TOKEN_LOGIN = re.compile(r"(\w://)(?!\[secret:)([^\s:/@\"'\\]{20,})(?=@)")
+_BY_PLACE = (_FIELD, _SETTING, _FLAG, _HEADER, _QUERY, _BARE_KEY, _LOGIN)
 """Places where a secret stands beside its name: what precedes it, its name, and it."""
+_WORD = rb"(?:token|passw(?:or)?d|passphrase|secret|api[_-]?key(?:_\w+)?|(?:access|private|secret)[_-]key|credentials?)"
 _PERHAPS = re.compile(
-    rb"(?i)(?:token|passw(?:or)?d|passphrase|secret|api[_-]?key|access_key|private_key|credentials?|authorization)"
-    rb"(?:_\d+)?[\\\"']*\s*[=:]|://[^\s:/@\"']+:[^\s/@\"']+@"
+    rb"(?i)(?:" + _WORD + rb"|authorization)(?:_\d+)?[\\\"']*\s*[=:]"
+    rb"|--[\w.-]*" + _WORD + rb"[\\\"']*[\s,]"
+    rb"|[?&](?:key|sig|[\w-]*signature)="
+    rb"|://[^\s/@\"']+@"
 )
 
 
@@ -51,12 +74,27 @@ def is_secret_name(name: str) -> bool:
     return _NAME.match(name.replace("-", "_")) is not None
 
 
-def mask_names(variables: Mapping[str, str]) -> dict[str, str]:
-    """Get variables with the values of those whose name says that they are secret replaced."""
-    return {
-        name: f"[secret:{name}]" if value and is_secret_name(name) else value
-        for name, value in variables.items()
-    }
+def is_masked(text: str) -> bool:
+    """Whether a secret was masked in the text, so that it cannot be used as it is."""
+    return "[secret:" in text
+
+
+def secrets_in(url: str) -> dict[str, str]:
+    """Get what an address carries beside the place: its password, and each value of its query, by name."""
+    parts = re.match(r"[a-z+]+://(?:([^/?#@]*)@)?[^?#]*(?:\?([^#]*))?", url, re.IGNORECASE)
+    if parts is None:
+        return {}
+    pairs = (pair.partition("=") for pair in (parts[2] or "").split("&"))
+    found = {name: value for name, _, value in pairs if value}
+    return {**found, "login": parts[1]} if parts[1] else found
+
+
+def masked_url(url: str) -> str:
+    """Get an address without what it carries beside the place."""
+    for name, value in secrets_in(url).items():
+        before, after = ("://", "@") if name == "login" else (f"{name}=", "")
+        url = url.replace(f"{before}{value}{after}", f"{before}[secret:{name}]{after}")
+    return url
 
 
 class Masker:
@@ -91,7 +129,8 @@ class Masker:
         for place in _BY_PLACE:
             text, named = place.subn(lambda match: f"{match[1]}[secret:{match[2]}]", text)
             count += named
-        return text, count
+        text, named = _TOKEN_LOGIN.subn(r"\1[secret:login]", text)
+        return text, count + named
 
     def raw(self, content: bytes) -> bytes:
         """Get what a program wrote without its secrets; it need not be text."""
@@ -136,10 +175,27 @@ class _Walk:
             self.count += found
             return text
         if isinstance(value, list):
-            return [self.value(item) for item in value]
+            return [self._beside(before, item) for before, item in zip(("", *value), value, strict=False)]
         if isinstance(value, dict):
-            return {self.value(key): self.value(item) for key, item in value.items()}
+            return {self.value(key): self._below(key, item) for key, item in value.items()}
         return value
+
+    def _below(self, key: str, item: Any) -> Any:
+        """What stands under a key, which may be the name of a secret."""
+        if _SURELY.fullmatch(key) and isinstance(item, str) and item and not is_masked(item):
+            self.count += 1
+            return f"[secret:{key}]"
+        return self.value(item)
+
+    def _beside(self, before: Any, item: Any) -> Any:
+        """What follows a word, which may be an option that takes a secret: `["--api-key", "..."]`."""
+        option = (
+            before.rpartition(".")[2].lstrip("-") if isinstance(before, str) and before[:2] == "--" else ""
+        )
+        if option and is_secret_name(option) and isinstance(item, str) and item[:2] != "--":
+            self.count += 1
+            return f"[secret:{option}]"
+        return self.value(item)
 
 
 def _masked_assignment(match: re.Match[str]) -> str:

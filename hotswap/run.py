@@ -24,6 +24,7 @@ from hotswap import provision
 from hotswap.contracts.model import Say, Upstream
 from hotswap.contracts.runtime import Gate
 from hotswap.errors import ErrorRecord, StoreError
+from hotswap.ids import new_id, new_name
 from hotswap.limits import Budget, WindDown
 from hotswap.lines import cannot_write
 from hotswap.masking import Masker
@@ -39,7 +40,7 @@ from hotswap.proxy.upstream import CallPolicy
 from hotswap.rollout import Lineup, Rollout, play
 from hotswap.scheduler import Scheduler
 from hotswap.scoring import Scores
-from hotswap.store import RunDirectory, RunInfo, RunWriter, new_id, new_name, point_latest
+from hotswap.store import RunDirectory, RunInfo, RunWriter, point_latest
 from hotswap.trace import Trace
 
 

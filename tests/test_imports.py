@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LAYERS = (
-    {"errors", "records", "contracts", "registry", "processes", "provision"},
+    {"errors", "ids", "records", "contracts", "registry", "processes", "provision"},
     {"messages", "trace", "graph", "dialects", "limits", "proxy", "models"},
     {"harnesses", "runtimes", "tasksets", "presets"},
     {

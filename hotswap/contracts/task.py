@@ -5,14 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
-
-MOST_NAME = 100
-"""Characters of a file name that is made of an id; file systems take 255 bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,17 +68,6 @@ class Task:
             tags=tuple(record.get("tags", ())),
             data=record.get("data", {}),
         )
-
-
-def safe_name(id: str) -> str:  # noqa: A002
-    """Get a file name for a task's id: the id where every disk takes it, else a slug, `~` and a short hash.
-
-    No two ids share one, also where upper and lower case are the same; none leaves its folder or is hidden.
-    """
-    if len(id) <= MOST_NAME and re.fullmatch(r"[a-z0-9_-][a-z0-9._-]*", id) and not id.endswith("."):
-        return id
-    slug = re.sub(r"[^a-z0-9_]+", "-", id.lower()).strip("-")[: MOST_NAME // 2]
-    return f"{slug}~{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def _pack(content: bytes | str) -> str | dict[str, str]:
