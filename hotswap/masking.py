@@ -71,6 +71,11 @@ _PERHAPS = re.compile(
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a secret: `DB_PASSWORD` does, `KEYBOARD` does not."""
+_HINTS = (b"passw", b"passphrase", b"secret", b"credential", b"authorization", b"sig=", b"signature=")
+_KEY_HINTS = (b"_key", b"-key", b"apikey", b"key=")
+"""What `_PERHAPS` finds has one of these in it, or one of two things more: see `_may_hold`."""
+
+
     return _NAME.match(name.replace("-", "_")) is not None
 
 
@@ -157,8 +162,8 @@ class Masker:
     def _touches(self, line: bytes) -> bool:
         """Whether a secret may be in the line; quick, since nearly all lines have none."""
         forms = (form for forms in self._forms.values() for form in forms)
-        return any(form.encode("utf-8", "surrogatepass") in line for form in forms) or bool(
-            _PERHAPS.search(line)
+        return any(form.encode("utf-8", "surrogatepass") in line for form in forms) or (
+            _may_hold(line) and bool(_PERHAPS.search(line))
         )
 
 
@@ -200,6 +205,14 @@ class _Walk:
 
 def _masked_assignment(match: re.Match[str]) -> str:
     name = match[1].removeprefix("export ").removesuffix("=")
+def _may_hold(line: bytes) -> bool:
+    """Whether the slow search can find anything. Most lines hold none of its words, but for counts of tokens."""
+    low = line.lower()
+    if any(hint in low for hint in _HINTS) or (b"key" in low and any(hint in low for hint in _KEY_HINTS)):
+        return True
+    return low.count(b"token") > low.count(b"tokens") or (b"@" in line and b"://" in line)
+
+
     return f"{match[1]}[secret:{name}]"
 
 
