@@ -66,5 +66,12 @@ class Incoming(Protocol):
         ...
 
 
+class NotRecorded(Exception):
+    """A source has no answer to this request; the message says why. It will have none the next time either.
+
+    In a trace it is the provider's fault, of the type `replay`, where no provider answers in the source's place.
+    """
+
+
 Source = Callable[[Asked], Awaitable[Incoming]]
-"""Answers requests in a provider's place: a run that was recorded. Raises like `Incoming.read`."""
+"""Answers requests in a provider's place: a run that was recorded. Raises like `Incoming.read`, and NotRecorded."""
