@@ -17,7 +17,11 @@ MESSAGE_LIMIT = 2_000
 RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "connection", "timeout", "truncated"})
 """Where the same request can succeed a moment later."""
 
+TYPES = RETRYABLE | {"context_length", "auth", "bad_request", "empty", "malformed"}
+"""The types of a `ProviderError`."""
+
 CODES = {
+    **{kind: kind for kind in TYPES},
     "context_length_exceeded": "context_length",
     "exceed_context_size_error": "context_length",
     "string_above_max_length": "context_length",
@@ -26,8 +30,11 @@ CODES = {
     "requests": "rate_limit",
     "tokens": "rate_limit",
     "resource_exhausted": "rate_limit",
+    "insufficient_quota": "rate_limit",
     "overloaded_error": "overloaded",
     "unavailable": "overloaded",
+    "server_is_overloaded": "overloaded",
+    "slow_down": "overloaded",
     "authentication_error": "auth",
     "permission_error": "auth",
     "invalid_api_key": "auth",
@@ -35,13 +42,14 @@ CODES = {
     "internal_server_error": "server",
     "api_error": "server",
     "invalid_request_error": "bad_request",
+    "invalid_prompt": "bad_request",
     "badrequesterror": "bad_request",
     "not_found_error": "bad_request",
     "model_not_found": "bad_request",
     "request_too_large": "bad_request",
     "timeout_error": "timeout",
 }
-"""What providers put in an error's `code`, `type` and `status`, in lower case."""
+"""What providers put in an error's `code`, `type` and `status`, in lower case; and our own types, as we write them."""
 
 STATUSES = {
     401: "auth",

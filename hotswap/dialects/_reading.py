@@ -12,6 +12,9 @@ from hotswap.messages import Answer, Message, ProviderError, ToolCall
 COUNT_LIMIT = 10**15
 """No call has read or written so many tokens: a number beyond is noise."""
 
+MARKS = frozenset({"type", "id", "status", "thought", "truncated"})
+"""Fields of a message and its parts that say nothing to anyone."""
+
 
 def count(value: Any) -> int | None:
     """Get a number of tokens; null where it is none."""
@@ -31,8 +34,17 @@ def table(value: Any) -> dict[str, Any]:
 
 def hollow(message: Message) -> bool:
     """Whether a message says nothing at all."""
-    extra = {name for name in message.extra if name != "truncated"}
-    return not (message.content or message.tool_calls or message.reasoning or message.refusal or extra)
+    extra = message.extra.keys() - MARKS
+    content = message.content if isinstance(message.content, str) else _said(message.content or ())
+    return not (content or message.tool_calls or message.reasoning or message.refusal or extra)
+
+
+def _said(parts: Sequence[Any]) -> bool:
+    """Whether any part says more than of which kind it is."""
+    return any(
+        not isinstance(part, dict) or any(value for name, value in part.items() if name not in MARKS)
+        for part in parts
+    )
 
 
 def judge(answer: Answer) -> Answer:
@@ -59,9 +71,14 @@ def truncated(cut: str | None) -> ProviderError:
 def set_apart(calls: Sequence[ToolCall]) -> tuple[tuple[ToolCall, ...], dict[str, Any]]:
     """Of an answer that broke off: the calls that are whole, and `extra` with those that are only half there."""
     half = [call for call in calls if parse(call.arguments) is None]
+    return tuple(call for call in calls if call not in half), broken_off(half)
+
+
+def broken_off(half: Sequence[ToolCall]) -> dict[str, Any]:
+    """Get the `extra` of a message that broke off, with the calls of which only the beginning is there."""
     extra: dict[str, Any] = {"truncated": True}
     if half:
         extra["unfinished_calls"] = [
             {"id": call.id, "name": call.name, "arguments": call.arguments} for call in half
         ]
-    return tuple(call for call in calls if call not in half), extra
+    return extra
