@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hotswap.errors import ErrorRecord
-from hotswap.messages import ToolCall, Usage
+from hotswap.messages import ToolCall, Usage, texts
 from hotswap.records import read, write
 
 SCHEMA = 1
 
 Outcome = Literal["scored", "error"]
 BranchKind = Literal["main", "subagent", "side", "compacted"]
+OWN: tuple[BranchKind, ...] = ("main", "compacted")
+"""The kinds of branches that the main conversation took."""
 
 
 @dataclass
@@ -98,11 +100,8 @@ class Node:
 
     @property
     def text(self) -> str:
-        """The content as text; parts that are no text are left out."""
-        if self.content is None or isinstance(self.content, str):
-            return self.content or ""
-        parts = (part.get("text") if isinstance(part, dict) else part for part in self.content)
-        return "".join(part for part in parts if isinstance(part, str))
+        """The content as text; parts that are no text, and what the model thought, are left out."""
+        return "".join(texts(self.content))
 
 
 @dataclass
@@ -112,6 +111,10 @@ class Branch:
     leaf: int
     kind: BranchKind = "main"
     agent: str = "main"
+    forked: int | None = None
+    """The last message that it shares with a branch before it; null where it shares none."""
+    drift: bool = False
+    """The program rewrote its history: it went on beside this branch, from `forked`."""
 
 
 @dataclass
@@ -151,6 +154,21 @@ class CallRecord:
     agent: str = "main"
     kind: BranchKind = "main"
     error: ErrorRecord | None = None
+    fault: str | None = None
+    """The misbehaviour that the run put in on purpose; null where there was none."""
+    replayed: bool = False
+    """The answer came from a recorded run."""
+
+
+@dataclass
+class HelperRecord:
+    """A request of the program that was no turn: a token counter, a list of models, a route that nobody knows."""
+
+    method: str
+    path: str
+    status: int | None
+    started: float
+    duration_s: float | None = None
 
 
 @dataclass
@@ -189,6 +207,7 @@ class Trace:
     branches: list[Branch] = field(default_factory=list)
     tools: dict[str, list[Any]] = field(default_factory=dict)
     calls: list[CallRecord] = field(default_factory=list)
+    helpers: list[HelperRecord] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
     timing: Timing = field(default_factory=Timing)
@@ -214,8 +233,8 @@ class Trace:
 
     @property
     def turns(self) -> int:
-        """Completed calls on the main branch."""
-        return sum(1 for call in self.calls if call.kind == "main" and call.error is None and call.outputs)
+        """Completed calls of the main conversation, those included whose history the program left behind."""
+        return sum(1 for call in self.calls if call.kind in OWN and call.error is None and call.outputs)
 
     def to_json(self) -> dict[str, Any]:
         """The trace as JSON values, `schema` first."""

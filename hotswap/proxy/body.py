@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 SPACE = re.compile(r"[ \t\n\r]*")
 PREFIX_LEAST = 2_000
 """Bytes of conversation from which on it pays to remember them."""
+
+UNREADABLE = (ValueError, IndexError, RecursionError)
+Parts = tuple[bytes | memoryview, ...]
+"""A body as it goes up, in pieces that need not be copied together."""
 
 _scan = json.JSONDecoder().raw_decode
 
@@ -32,35 +38,76 @@ class Pair:
     end: int
 
 
+class Mark(NamedTuple):
+    """A place in a conversation that a later request may go on from."""
+
+    end: int
+    """Bytes of the conversation before it."""
+    leaf: int | None
+    """The graph's node of the last message before it."""
+
+
 @dataclass(eq=False)
 class Body:
     """A request's body. Without `fields` it is no JSON object, and can only be passed on."""
 
-    raw: bytes
+    raw: bytes | memoryview
     fields: dict[str, Any] = field(default_factory=dict)
-    """The top level as read; of a continued conversation it holds the items that are new."""
+    """The top level as read, without the conversation."""
     items: list[Any] = field(default_factory=list)
-    """The items of the conversation that were not in the body that this one continues."""
+    """The items of the conversation that are not in the body that this one continues."""
     continues: Body | None = None
     """The earlier body that this one goes on from."""
-    prefix: memoryview | bytes = b""
-    """The raw body up to the end of the conversation's last item."""
     leaf: int | None = None
     """The graph's node of the last item; until the new items are known, of the last one before them."""
+    root: int | None = None
+    """The graph's node that the conversation hangs below."""
+    marks: list[Mark] = field(default_factory=list)
+    placed: bool = False
+    """Its messages are in the graph."""
+    _ends: list[int] = field(default_factory=list)
+    """Where each new item ends, in bytes of the conversation."""
     _head: str = ""
     _tail: str = ""
+    _head_bytes: bytes = b""
+    _tail_size: int = 0
     _head_pairs: list[Pair] = field(default_factory=list)
     _tail_pairs: list[Pair] = field(default_factory=list)
 
+    def mark(self, items: int, leaf: int | None) -> None:
+        """Note where the first so many new items end."""
+        self.marks.append(Mark(self._ends[items - 1], leaf))
+
+    def start_over(self, conversation: str) -> None:
+        """Read the whole conversation, although its beginning is known."""
+        whole = _read(bytes(self.raw), conversation)
+        for name in ("items", "continues", "leaf", "marks", "_ends"):
+            setattr(self, name, getattr(whole, name))
+
     def forget(self) -> Body:
         """Get what is needed to recognise a body that goes on from this one."""
-        return replace(self, raw=b"", items=[], continues=None)
+        return replace(self, items=[], continues=None, _ends=[])
 
-    def change(self, values: Mapping[str, Any], drop: Iterable[str] = ()) -> bytes:
-        """Get the body with fields set and left out. The conversation itself stays as it is."""
+    @property
+    def remembered(self) -> bool:
+        """Whether it is long enough that recognising it later pays."""
+        return bool(self.marks) and self.marks[-1].end >= PREFIX_LEAST
+
+    def furthest(self, raw: bytes) -> int:
+        """Get how many marks of this body lie in the part that `raw` begins with too."""
+        start = len(self._head_bytes)
+        if not raw.startswith(self._head_bytes):
+            return 0
+        known = memoryview(self.raw)[start:]
+        if self.marks and raw.startswith(known[: self.marks[-1].end], start):
+            return len(self.marks)
+        return bisect_left(self.marks, True, key=lambda mark: not raw.startswith(known[: mark.end], start))
+
+    def change(self, values: Mapping[str, Any], drop: Iterable[str] = ()) -> Parts:
+        """Get the body with fields set and left out. The conversation itself stays as it is, and is not copied."""
         gone = set(drop)
         if not (values or gone) or not self._head:
-            return self.raw
+            return (self.raw,)
         known = {pair.name for pair in (*self._head_pairs, *self._tail_pairs)}
         head = _edit(self._head, self._head_pairs, values, gone, first=True)
         tail = _edit(self._tail, self._tail_pairs, values, gone, first=False)
@@ -71,19 +118,28 @@ class Body:
             brace = head.index("{") + 1
             empty = not (known - gone)
             head = head[:brace] + ", ".join(added) + ("" if empty else ", ") + head[brace:]
-        start, end = len(_encode(self._head)), len(self.raw) - len(_encode(self._tail))
-        return _encode(head) + self.raw[start:end] + _encode(tail)
+        end = len(self.raw) - self._tail_size
+        middle = memoryview(self.raw)[len(self._head_bytes) : end]
+        return (head.encode(), middle, tail.encode()) if middle else (head.encode() + tail.encode(),)
 
 
 def read_body(raw: bytes, conversation: str, earlier: Iterable[Body] = ()) -> Body:
     """Read a body whose field `conversation` is the list that grows, perhaps beyond an earlier one."""
-    grown = [body for body in earlier if body.prefix and raw.startswith(body.prefix)]
+    shared = [Shared(known, body) for body in earlier if (known := body.furthest(raw))]
+    if shared:
+        with suppress(*UNREADABLE):
+            return _continue(raw, max(shared, key=lambda one: one.body.marks[one.marks - 1].end))
     try:
-        if grown:
-            return _continue(raw, max(grown, key=lambda body: len(body.prefix)))
         return _read(raw, conversation)
-    except (ValueError, IndexError, RecursionError):
+    except UNREADABLE:
         return Body(raw)
+
+
+class Shared(NamedTuple):
+    """What a body has in common with an earlier one."""
+
+    marks: int
+    body: Body
 
 
 def _read(raw: bytes, conversation: str) -> Body:
@@ -99,44 +155,50 @@ def _read(raw: bytes, conversation: str) -> Body:
         at = _skip(text, _expect(text, _skip(text, at), ":"))
         if name == conversation and text[at] == "[":
             body._head, opened = text[: at + 1], at + 1
+            body._head_bytes = body._head.encode()
             body._head_pairs.append(Pair(name, before, start, at, at))
-            end = _read_items(text, opened, body.items, first=True)
-            _remember(body, len(_encode(text[:end])))
+            end = _read_items(text, opened, body, 0, first=True)
             _read_tail(text[end:], body)
             return body
         body.fields[name], end = _scan(text, at)
         body._head_pairs.append(Pair(name, before, start, at, end))
         at, before = _next(text, end)
+    body._head_bytes = raw
     return body
 
 
-def _continue(raw: bytes, earlier: Body) -> Body:
-    text = raw[len(earlier.prefix) :].decode()
-    head = {pair.name for pair in earlier._head_pairs}
-    body = Body(
-        raw, leaf=earlier.leaf, continues=earlier, _head=earlier._head, _head_pairs=earlier._head_pairs
-    )
-    body.fields = {name: value for name, value in earlier.fields.items() if name in head}
-    end = _read_items(text, 0, body.items, first=False)
-    _remember(body, len(earlier.prefix) + len(_encode(text[:end])))
+def _continue(raw: bytes, shared: Shared) -> Body:
+    earlier, marks = shared.body, shared.body.marks[: shared.marks]
+    before = marks[-1].end
+    text = raw[len(earlier._head_bytes) + before :].decode()
+    body = Body(raw, leaf=marks[-1].leaf, continues=earlier, marks=marks)
+    body._head, body._head_bytes = earlier._head, earlier._head_bytes
+    body._head_pairs = earlier._head_pairs
+    body.fields = {
+        pair.name: earlier.fields[pair.name] for pair in earlier._head_pairs if pair.name in earlier.fields
+    }
+    end = _read_items(text, 0, body, before, first=False)
     tail = text[end:]
     if tail == earlier._tail:
-        body._tail, body._tail_pairs = tail, earlier._tail_pairs
+        body._tail, body._tail_size, body._tail_pairs = tail, earlier._tail_size, earlier._tail_pairs
         body.fields |= {pair.name: earlier.fields[pair.name] for pair in earlier._tail_pairs}
     else:
         _read_tail(tail, body)
     return body
 
 
-def _read_items(text: str, at: int, items: list[Any], first: bool) -> int:
-    """Read the items from `at` on, and get the end of the last one."""
-    end = at
+def _read_items(text: str, at: int, body: Body, before: int, first: bool) -> int:
+    """Read the items from `at` on, which is `before` bytes into the conversation; get the end of the last one."""
+    start = end = at
     at = _skip(text, at)
     while text[at] != "]":
         if not first:
             at = _skip(text, _expect(text, at, ","))
         item, end = _scan(text, at)
-        items.append(item)
+        body.items.append(item)
+        before += len(text[start:end].encode())
+        body._ends.append(before)
+        start = end
         at, first = _skip(text, end), False
     return end
 
@@ -144,7 +206,7 @@ def _read_items(text: str, at: int, items: list[Any], first: bool) -> int:
 def _read_tail(text: str, body: Body) -> None:
     """Read what follows the conversation's last item: its bracket, and the fields after it."""
     at = _expect(text, _skip(text, 0), "]")
-    body._tail = text
+    body._tail, body._tail_size = text, len(text.encode())
     at, before = _next(text, at)
     while text[at] != "}":
         start = at
@@ -153,10 +215,6 @@ def _read_tail(text: str, body: Body) -> None:
         body.fields[name], end = _scan(text, value)
         body._tail_pairs.append(Pair(name, before, start, value, end))
         at, before = _next(text, end)
-
-
-def _remember(body: Body, end: int) -> None:
-    body.prefix = memoryview(body.raw)[:end] if end >= PREFIX_LEAST else b""
 
 
 def _next(text: str, end: int) -> tuple[int, int]:
@@ -196,7 +254,3 @@ def _edit(text: str, pairs: list[Pair], values: Mapping[str, Any], gone: set[str
         elif pair.name in values:
             text = text[: pair.value] + json.dumps(values[pair.name]) + text[pair.end :]
     return text
-
-
-def _encode(text: str) -> bytes:
-    return text.encode()

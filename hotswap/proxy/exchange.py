@@ -1,7 +1,7 @@
 """One call on its way: up to the provider, again where that can help, and its answer down to the program.
 
-Until the provider's headers are there the program has received nothing, and a failed try can be repeated.
-After that a stream is passed on event by event. The events from which on a program could take the answer
+Until the provider's headers are there the program has received nothing of its answer, and a failed try can be
+repeated. After that a stream is passed on event by event. The events from which on a program could take the answer
 for complete are held until the call is recorded, so that a program that ends at once loses nothing.
 """
 
@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
-from hotswap.dialects import Dialect, parse
+from hotswap.dialects import parse
 from hotswap.messages import Answer, ProviderError
-from hotswap.proxy.events import EventReader, Piece
+from hotswap.proxy.down import Down
 from hotswap.proxy.session import Call, Session
-from hotswap.proxy.upstream import Client, Target, connection_error, headers_down, lower, pause
+from hotswap.proxy.stream import Stream, inflate, inflater
+from hotswap.proxy.tape import Asked, Incoming, Tape
+from hotswap.proxy.upstream import BROKEN, Client, connection_error, headers_down, lower, pause
+from hotswap.proxy.way import Way
 
-BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
-"""What a connection to a provider fails with."""
 NO_RETRY = ("x-should-retry", "false")
 """Tells the official SDKs that we have repeated a call as often as it makes sense."""
 PATIENCE = 3
@@ -33,7 +31,8 @@ PATIENCE = 3
 
 @dataclass(frozen=True)
 class Failure:
-    """A try that failed before anything had gone to the program, and what it gets if this was the last."""
+    """A try that failed before anything of its answer had gone to the program, and what it gets if this was the
+    last."""
 
     error: ProviderError
     status: int
@@ -47,48 +46,66 @@ class Failure:
 class Exchange:
     """One call, from the request as it goes up to the end of its answer."""
 
-    def __init__(self, session: Session, call: Call, target: Target, client: Client) -> None:
+    def __init__(self, session: Session, call: Call, way: Way, client: Client, asked: Asked) -> None:
         self._session = session
         self._call = call
-        self._target = target
+        self._way = way
         self._client = client
-        self._dialect: Dialect = call.dialect
+        self._asked = asked
+        self._dialect = call.dialect
         self._policy = session.request.calls
 
     async def run(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Get the answer; of a stream all has been sent by then. The call is concluded in every case."""
+        """Get the answer; all of it has been sent by then. The call is concluded in every case."""
+        tape = Tape(self._asked, time.time(), translated=self._way.translation is not None)
+        down = Down(request, tape)
         try:
-            return await self._within_deadline(request)
-        except ConnectionError:
+            response = await self._within_deadline(down)
+        except BaseException as error:
+            self._broken_off(error, tape)
+            raise
+        finally:
+            down.stop_signs()
+            self._session.keep(tape)
+        if down.lost and not tape.cut:
+            self._session.lose(self._call, tape)
+        return response
+
+    def _broken_off(self, error: BaseException, tape: Tape) -> None:
+        if not self._call.busy:
+            self._session.lose(self._call, tape)
+        elif isinstance(error, ConnectionError):
             self._session.abandon(
                 self._call, "the program closed the connection before its answer was complete"
             )
-            raise
-        except BaseException as error:
+        else:
             self._session.abandon(self._call, f"the call was broken off ({type(error).__name__})")
-            raise
+        tape.cut = True
 
-    async def _within_deadline(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _within_deadline(self, down: Down) -> web.StreamResponse:
         deadline = self._session.deadline
         if deadline is None:
-            return await self._repeat(request)
+            return await self._repeat(down)
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())) as limit:
-                return await self._repeat(request)
+                return await self._repeat(down)
         except TimeoutError:
             if not limit.expired():
                 raise
         self._session.abandon(self._call, "the rollout's time was up")
-        return refuse(self._session, self._dialect, "seconds", request)
+        self._session.refuse("seconds")
+        return await self._say_error(down, 400, "limit_reached", refusal("seconds"))
 
-    async def _repeat(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _repeat(self, down: Down) -> web.StreamResponse:
+        if self._call.streams:
+            down.keep_alive(self._dialect.assembler().keep_alive, self._policy.quiet_s)
         repeats = 0
         while True:
-            outcome = await self._try(request)
+            outcome = await self._try(down)
             if not isinstance(outcome, Failure):
                 return outcome
             if not await self._worth_repeating(outcome.error, repeats):
-                return self._give_up(outcome)
+                return await self._give_up(outcome, down)
             repeats += 1
 
     async def _worth_repeating(self, error: ProviderError, repeats: int) -> bool:
@@ -98,79 +115,125 @@ class Exchange:
         wait_s = self._policy.waits(error, repeats)
         return wait_s <= self._policy.timeout_s and await pause(wait_s, self._session.deadline)
 
-    async def _try(self, request: web.BaseRequest) -> web.StreamResponse | Failure:
+    async def _try(self, down: Down) -> web.StreamResponse | Failure:
         started = time.monotonic()
         try:
-            response = await self._client.send(self._target, self._policy)
+            incoming = await self._send()
         except BROKEN as error:
             return self._failed(connection_error(error), started)
         try:
-            if response.status < 400 and self._is_stream(response):
-                return await self._relay(response, request, started)
-            return await self._whole(response, started)
+            if incoming.status < 400 and self._is_stream(incoming):
+                return await self._relay(incoming, down, started)
+            return await self._whole(incoming, down, started)
         finally:
-            response.close() if not response.content.at_eof() else response.release()
+            incoming.close()
+
+    async def _send(self) -> Incoming:
+        source = self._session.request.source
+        if source is not None:
+            return await source(self._asked)
+        return await self._client.send(self._way.target, self._policy)
 
     def _failed(self, error: ProviderError, started: float) -> Failure:
         self._session.note_try(self._call, error.status, time.monotonic() - started, error)
         return Failure(error, 504 if error.type == "timeout" else 502, CIMultiDict())
 
-    def _is_stream(self, response: aiohttp.ClientResponse) -> bool:
-        kind = response.headers.get("Content-Type", "")
+    def _is_stream(self, incoming: Incoming) -> bool:
+        kind = lower(incoming.headers).get("content-type", "")
         return "event-stream" in kind or (self._call.streams and "json" not in kind and "html" not in kind)
 
-    async def _whole(self, response: aiohttp.ClientResponse, started: float) -> web.Response | Failure:
+    async def _whole(self, incoming: Incoming, down: Down, started: float) -> web.StreamResponse | Failure:
         """Read an answer in one piece, and send it once it is recorded."""
         try:
-            raw = await response.read()
+            async with asyncio.timeout(self._policy.timeout_s):
+                raw = await _read_all(incoming)
         except BROKEN as error:
             return self._failed(connection_error(error), started)
         first_byte_s = time.monotonic() - self._call.opened
-        headers = headers_down(response)
-        body = _inflate(raw, response.headers)
-        if response.status >= 400:
-            answer = Answer(error=self._dialect.read_error(response.status, body, lower(response.headers)))
-        else:
-            answer = self._dialect.read_answer(body)
-        self._session.note_try(self._call, response.status, time.monotonic() - started, answer.error)
+        headers = headers_down(incoming.headers)
+        body = inflate(inflater(incoming.headers), raw)
+        answer = self._read_error(incoming, body) if incoming.status >= 400 else None
+        translated = self._way.translated() if answer is None else None
+        if translated is not None:
+            raw = body = translated.whole(body)
+            headers = headers_down(incoming.headers, rewritten=True)
+            headers["Content-Type"] = "application/json"
+        answer = answer or self._read_answer(body)
+        self._session.note_try(self._call, incoming.status, time.monotonic() - started, answer.error)
         if answer.error is not None and (
-            response.status >= 400 or answer.error.retryable or _foreign(answer)
+            incoming.status >= 400 or answer.error.retryable or answer.error.type == "malformed"
         ):
-            status = response.status if not _foreign(answer) else 502
-            return Failure(answer.error, status, headers, None if parse(body) is None else raw, answer)
+            return self._failure(answer, incoming.status, headers, raw)
         self._session.conclude(self._call, answer, first_byte_s)
-        return web.Response(status=response.status, headers=headers, body=raw)
+        if down.begun:
+            return await self._say_unexpected(answer, down)
+        return await down.whole(incoming.status, headers, raw)
 
-    def _give_up(self, failure: Failure) -> web.Response:
+    def _failure(self, answer: Answer, status: int, headers: CIMultiDict[str], raw: bytes) -> Failure:
+        assert answer.error is not None
+        foreign = answer.error.type == "malformed" or (
+            status >= 400 and self._way.dialect is not self._dialect
+        )
+        own = None if foreign or parse(raw) is None else raw
+        return Failure(
+            answer.error, 502 if answer.error.type == "malformed" else status, headers, own, answer
+        )
+
+    def _read_error(self, incoming: Incoming, body: bytes) -> Answer:
+        try:
+            return Answer(error=self._way.dialect.read_error(incoming.status, body, lower(incoming.headers)))
+        except Exception as error:  # noqa: BLE001 (that reading fails is no reason to stop relaying)
+            words = f"HTTP {incoming.status}, with words that could not be read: {error!r}"
+            return Answer(error=ProviderError("server", words, incoming.status))
+
+    def _read_answer(self, body: bytes) -> Answer:
+        try:
+            return self._dialect.read_answer(body)
+        except Exception as error:  # noqa: BLE001 (as above)
+            return Answer(error=ProviderError("malformed", f"the answer could not be read: {error!r}", 200))
+
+    async def _give_up(self, failure: Failure, down: Down) -> web.StreamResponse:
         """Record the failure and pass it on, in the provider's words where it has any."""
         self._call.given_up += 1
         self._session.conclude(self._call, failure.answer or Answer(error=failure.error))
         status, headers = failure.status, failure.headers
-        if failure.body is not None and self._call.given_up < PATIENCE:
+        if failure.body is not None and self._call.given_up < PATIENCE and not down.begun:
             headers.setdefault(*NO_RETRY)
-            return web.Response(status=status, headers=headers, body=failure.body)
+            return await down.whole(status, headers, failure.body)
         status = 400 if self._call.given_up >= PATIENCE else status
-        return write_error(self._dialect, status, failure.error.type, failure.error.message)
+        return await self._say_error(down, status, failure.error.type, failure.error.message)
 
-    async def _relay(
-        self, response: aiohttp.ClientResponse, request: web.BaseRequest, started: float
-    ) -> web.StreamResponse:
+    async def _say_error(self, down: Down, status: int, type: str, message: str) -> web.StreamResponse:  # noqa: A002
+        """Tell the program of an error in its dialect's words, be its answer begun or not."""
+        if down.begun:
+            return await down.end(self._dialect.write_error_event(type, message))
+        return await down.whole(status, error_headers(), self._dialect.write_error(status, type, message))
+
+    async def _say_unexpected(self, answer: Answer, down: Down) -> web.StreamResponse:
+        """A stream was asked for and has begun, and the provider answered in one piece."""
+        words = "the provider sent no stream although one was asked for"
+        error = answer.error or ProviderError("malformed", words)
+        return await self._say_error(down, 502, error.type, error.message)
+
+    async def _relay(self, incoming: Incoming, down: Down, started: float) -> web.StreamResponse:
         """Pass a stream on as it comes."""
-        stream = Stream(self._dialect, response)
-        down = web.StreamResponse(status=response.status, headers=headers_down(response))
-        await down.prepare(request)
+        rewriter = self._way.translated()
+        stream = Stream(self._dialect, incoming, self._policy.timeout_s, rewriter)
+        headers = headers_down(incoming.headers, rewritten=rewriter is not None)
+        if rewriter is not None:
+            headers["Content-Type"] = rewriter.content_type
+        await down.begin(incoming.status, headers)
+        if "Content-Encoding" not in headers:
+            down.keep_alive(stream.assembler.keep_alive, self._policy.quiet_s)
         while (ready := await stream.read()) is not None:
             if stream.ended:
-                self._conclude(stream, response.status, started)
+                self._conclude(stream, incoming.status, started)
             if ready:
                 await down.write(ready)
-        answer = self._conclude(stream, response.status, started)
+        answer = self._conclude(stream, incoming.status, started)
         if answer.error is not None and answer.error.type == "truncated":
-            await down.write(stream.rest)
-            _abort(request)  # never a normal end that the provider did not make
-        else:
-            await down.write_eof(stream.rest)
-        return down
+            return await down.cut(stream.rest)  # never a normal end that the provider did not make
+        return await down.end(stream.rest)
 
     def _conclude(self, stream: Stream, status: int, started: float) -> Answer:
         answer = stream.answer()
@@ -181,110 +244,29 @@ class Exchange:
         return answer
 
 
-class Stream:
-    """A streamed answer: its bytes as they may be passed on, and a copy of it that is read."""
-
-    def __init__(self, dialect: Dialect, response: aiohttp.ClientResponse) -> None:
-        self.ended = False
-        self.first_byte_at: float | None = None
-        self.rest = b""
-        """At the end: what is still to be passed on."""
-        self._content = response.content
-        self._reader = EventReader()
-        self._assembler = dialect.assembler()
-        self._inflater = _inflater(response.headers)
-        self._held = b""
-        self._cut: str | None = None
-
-    async def read(self) -> bytes | None:
-        """Get what may be passed on next, perhaps nothing yet; null at the end: `rest` has what is left."""
-        try:
-            data = await self._content.readany()
-        except BROKEN as error:
-            self._cut = None if self.ended else connection_error(error).message
-            self._finish()
-            return None
-        if not data:
-            self._finish()
-            return None
-        if self.first_byte_at is None:
-            self.first_byte_at = time.monotonic()
-        ready = self._sift(data)
-        if self._content.at_eof():  # the end came along: it goes on along with it
-            self.rest = ready
-            self._finish()
-            return None
-        return ready
-
-    def _finish(self) -> None:
-        self.rest += self._held
-        for piece in self._reader.finish():
-            if piece.event is not None:
-                self._assembler.feed(piece.event)
-            if self._inflater is None:
-                self.rest += piece.raw
-
-    def _sift(self, data: bytes) -> bytes:
-        ready = b""
-        for piece in self._pieces(data):
-            if piece.event is not None:
-                self._assembler.feed(piece.event)
-            self._held += piece.raw
-            self.ended = self.ended or self._assembler.ended
-            if self.ended or not self._assembler.complete:
-                ready, self._held = ready + self._held, b""
-        return ready
-
-    def _pieces(self, data: bytes) -> list[Piece]:
-        """Split into events. Compressed bytes are passed on as they come, behind the events in them."""
-        if self._inflater is None:
-            return self._reader.feed(data)
-        try:
-            plain = self._inflater.decompress(data)
-        except zlib.error:
-            plain = b""
-        return [*(Piece(b"", piece.event) for piece in self._reader.feed(plain)), Piece(data, None)]
-
-    def answer(self) -> Answer:
-        """Get the answer as far as it has come."""
-        return self._assembler.answer(self._cut)
+async def _read_all(incoming: Incoming) -> bytes:
+    data = await incoming.read()
+    if incoming.at_end:
+        return data
+    parts = [data]
+    while data := await incoming.read():
+        parts.append(data)
+    return b"".join(parts)
 
 
-def write_error(dialect: Dialect, status: int, type: str, message: str) -> web.Response:  # noqa: A002
-    """Get an error of ours in the dialect's words. None of them is worth a retry by the program."""
-    headers = dict([NO_RETRY, ("Content-Type", "application/json")])
-    return web.Response(status=status, headers=headers, body=dialect.write_error(status, type, message))
+async def play_back(tape: Tape, request: web.BaseRequest) -> web.StreamResponse:
+    """Send the answer of an earlier exchange once more."""
+    response = web.StreamResponse(status=tape.status or 200, headers=CIMultiDict(tape.headers))
+    await response.prepare(request)
+    await response.write_eof(b"".join(data for _, data in tape.chunks))
+    return response
 
 
-def refuse(session: Session, dialect: Dialect, limit: str, request: web.BaseRequest) -> web.Response:
-    """Refuse a call because a limit is used up: with 400, which hardly any program repeats."""
-    session.refuse(limit)
-    if request.writer.output_size:  # the answer has begun: all that is left is to break it off
-        _abort(request)
-    words = f"this rollout has used up its limit of {limit}: no further model calls are answered"
-    return write_error(dialect, 400, "limit_reached", words)
+def refusal(limit: str) -> str:
+    """Get the words in which a call is refused."""
+    return f"this rollout has used up its limit of {limit}: no further model calls are answered"
 
 
-def _abort(request: web.BaseRequest) -> None:
-    if request.transport is not None:
-        request.transport.close()
-
-
-def _foreign(answer: Answer) -> bool:
-    return answer.error is not None and answer.error.type == "malformed"
-
-
-def _inflater(headers: Mapping[str, str]) -> zlib._Decompress | None:
-    """For the two codings that the standard library reads; we ask for none, so this is for the stubborn."""
-    coding = headers.get("Content-Encoding", "identity").lower()
-    return zlib.decompressobj(47) if coding in ("gzip", "deflate") else None
-
-
-def _inflate(raw: bytes, headers: Mapping[str, str]) -> bytes:
-    inflater = _inflater(headers)
-    if inflater is None:
-        return raw
-    try:
-        return inflater.decompress(raw)
-    except zlib.error:
-        return raw
+def error_headers() -> CIMultiDict[str]:
+    """The headers of an error of ours. None is worth a retry by the program."""
+    return CIMultiDict([NO_RETRY, ("Content-Type", "application/json")])

@@ -17,12 +17,16 @@ from aiohttp import web
 
 from hotswap import dialects
 from hotswap.contracts.runtime import Gate
-from hotswap.dialects import Dialect
-from hotswap.proxy.exchange import Exchange, refuse, write_error
+from hotswap.dialects import Dialect, Route
+from hotswap.proxy.beside import Beside, ask
+from hotswap.proxy.exchange import Exchange, error_headers, play_back, refusal
 from hotswap.proxy.session import Call, Pass, Session, SessionRequest
-from hotswap.proxy.upstream import Client, Target, clean_query, headers_up, join
+from hotswap.proxy.upstream import Client
+from hotswap.proxy.way import NoWay, find_way
 
 BODY_LIMIT = 256 * 2**20
+LARGE_BODY = 4 * 2**20
+"""Bytes from which on a body is read in a thread."""
 HEADER_LIMIT = 64 * 2**10
 KEEP_ALIVE_S = 3600
 KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
@@ -82,23 +86,28 @@ class Proxy:
         path, _, _ = request.raw_path.partition("?")
         if path == "/" and request.method in ("GET", "HEAD"):
             return web.Response(text="hotswap\n")
-        found = dialects.route(path) if request.method == "POST" else None
-        found = found if found and found.turn else None
+        route = dialects.route(path)
+        if "upgrade" in request.headers.get("Connection", "").lower() and request.method == "GET":
+            return _error(426, "upgrade_required", "no WebSocket here: send the same by POST")
         who = next((who for secret in _secrets(request) if (who := self._look_up(secret))), None)
         if who is None:
-            return _unauthorized(found.dialect if found else None)
+            return _unauthorized(route.dialect if route else None)
         if request.method == "GET" and path.endswith("/models"):
             return _models(who.session)
-        if found is None:
-            return _error(404, "not_found_error", f"no route {request.method} {path}")
         self.reading += 1
         try:
             raw = await _read(request)
+        except UnreadableBody as error:
+            return _refused(route, 400, "bad_request", str(error))
         finally:
             self.reading -= 1
         if raw is None:
-            return write_error(found.dialect, 413, "request_too_large", f"more than {BODY_LIMIT} bytes")
-        return await self._call(raw, who, (found.dialect, found.tail), request)
+            return _refused(route, 413, "request_too_large", f"more than {BODY_LIMIT} bytes")
+        if who.session.ended:  # while the body was read
+            return _unauthorized(route.dialect if route else None)
+        if route is None or not route.turn or request.method != "POST":
+            return await Beside(who.session, route, self._client).run(request, path, raw)
+        return await self._call(raw, who, route, request)
 
     def _look_up(self, secret: str) -> Pass | None:
         """The table is searched by digest, so that the time a search takes tells nothing about a secret."""
@@ -107,40 +116,39 @@ class Proxy:
         return who if who is not None and hmac.compare_digest(who.digest, digest) else None
 
     async def _call(
-        self, raw: bytes, who: Pass, route: tuple[Dialect, str], request: web.BaseRequest
+        self, raw: bytes, who: Pass, route: Route, request: web.BaseRequest
     ) -> web.StreamResponse:
-        session, (dialect, _) = who.session, route
-        if session.ended:  # while the body was read
-            return _unauthorized(dialect)
-        over = session.over()
-        if over is not None:
-            return refuse(session, dialect, over, request)
-        call = session.open(raw, request.path, dialect, who)
+        session = who.session
+        large = len(raw) >= LARGE_BODY
+        body = (
+            await asyncio.to_thread(session.read, raw, route.dialect)
+            if large
+            else session.read(raw, route.dialect)
+        )
+        call = session.open(body, request.path, route, who)
+        if isinstance(call, str):
+            session.refuse(call)
+            return write_error(route.dialect, 400, "limit_reached", refusal(call))
+        if call.tape is not None:
+            return await play_back(call.tape, request)
         task = asyncio.current_task()
         assert task is not None
         session.enter(task)
         try:
-            target = _target(session, call, route[1], request)
-            return await Exchange(session, call, target, self._client).run(request)
+            return await self._exchange(session, call, route, request, raw)
         finally:
             session.leave(task)
 
-
-def _target(session: Session, call: Call, tail: str, request: web.BaseRequest) -> Target:
-    """Get the request as it goes up, and note in the call's record what of it is not the program's."""
-    upstream, dialect, fields = session.request.upstream, call.dialect, call.body.fields
-    sampling = {**upstream.sampling, **session.request.sampling}
-    imposed = dialect.impose(fields, upstream.model, sampling) if fields else {}
-    dropped = [name for name in upstream.drop if name in fields or name in imposed]
-    imposed = {name: value for name, value in imposed.items() if name not in dropped}
-    body = call.body.change(imposed, dropped)
-    sent = {name: value for name, value in {**fields, **imposed}.items() if name not in dropped}
-    call.record.sampling = dialect.read_sampling(sent)
-    call.record.model = dialect.read_model(sent)
-    call.record.dropped = dropped
-    query = clean_query(request.raw_path.partition("?")[2])
-    url = join(upstream.url, tail, dialect.version, query)
-    return Target(url, headers_up(request.headers, upstream, dialect), body, request.method)
+    async def _exchange(
+        self, session: Session, call: Call, route: Route, request: web.BaseRequest, raw: bytes
+    ) -> web.StreamResponse:
+        asked = ask(request, raw, route.dialect.name, call.number, call.record.agent)
+        try:
+            way = find_way(session, call, route.tail, request)
+        except NoWay as error:
+            session.reject(call, str(error))
+            return write_error(route.dialect, 400, "bad_request", str(error))
+        return await Exchange(session, call, way, self._client, asked).run(request)
 
 
 def _secrets(request: web.BaseRequest) -> Iterator[str]:
@@ -156,19 +164,34 @@ def _secrets(request: web.BaseRequest) -> Iterator[str]:
 
 
 async def _read(request: web.BaseRequest) -> bytes | None:
-    """Read the body; null where it is larger than we take."""
+    """Read the body, unpacked; null where it is larger than we take."""
     if (request.content_length or 0) > BODY_LIMIT:
         return None
-    first = await request.content.readany()
-    if request.content.at_eof():
-        return first
-    parts, size = [first], len(first)
-    while part := await request.content.readany():
-        parts.append(part)
-        size += len(part)
-        if size > BODY_LIMIT:
-            return None
-    return b"".join(parts)
+    parts, size = [], 0
+    try:
+        while part := await request.content.readany():
+            parts.append(part)
+            size += len(part)
+            if size > BODY_LIMIT:
+                return None
+    except web.HTTPException as error:
+        raise UnreadableBody(f"the body is not {request.headers.get('Content-Encoding')}") from error
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class UnreadableBody(Exception):
+    """A request's body is not what its headers say."""
+
+
+def _refused(route: Route | None, status: int, type: str, message: str) -> web.Response:  # noqa: A002
+    return write_error(route.dialect, status, type, message) if route else _error(status, type, message)
+
+
+def write_error(dialect: Dialect, status: int, type: str, message: str) -> web.Response:  # noqa: A002
+    """Get an error of ours in the dialect's words."""
+    return web.Response(
+        status=status, headers=error_headers(), body=dialect.write_error(status, type, message)
+    )
 
 
 def _unauthorized(dialect: Dialect | None) -> web.Response:

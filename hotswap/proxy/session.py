@@ -19,14 +19,15 @@ from typing import Any
 
 from hotswap.contracts.harness import Endpoint
 from hotswap.contracts.model import Upstream
-from hotswap.dialects import Dialect
+from hotswap.dialects import Dialect, Route
 from hotswap.errors import ErrorRecord
 from hotswap.graph import Graph
 from hotswap.limits import Budget, Limits, cost
 from hotswap.messages import Answer, ProviderError, Usage
 from hotswap.proxy.body import Body, read_body
+from hotswap.proxy.tape import Source, Tape
 from hotswap.proxy.upstream import CallPolicy
-from hotswap.trace import BranchKind, CallRecord, CallTry, Trace
+from hotswap.trace import BranchKind, CallRecord, CallTry, HelperRecord, Trace
 
 BODIES_KEPT = 8
 """Conversations that one session goes on with at a time, so that sub-agents do not push out the main one."""
@@ -47,6 +48,10 @@ class SessionRequest:
     limits: Limits = field(default_factory=Limits)
     budget: Budget | None = None
     calls: CallPolicy = field(default_factory=CallPolicy)
+    record: Callable[[Tape], None] | None = None
+    """Takes each raw exchange when it is over."""
+    source: Source | None = None
+    """Answers in the provider's place."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +77,12 @@ class Call:
     """How often the program was told that this call failed."""
     busy: bool = True
     opened: float = field(default_factory=time.monotonic)
+    tape: Tape | None = None
+    """What the program was sent of a whole answer; null where there is none, or it has arrived."""
 
     def repeats(self, body: Body, dialect: Dialect) -> bool:
         """Whether another request asks the same, be it in one piece where this one asked for a stream."""
-        same = dialect is self.dialect and body.leaf == self.body.leaf
+        same = dialect is self.dialect and body.leaf == self.body.leaf and bool(body.fields)
         return same and _without_stream(body.fields) == _without_stream(self.body.fields)
 
 
@@ -101,10 +108,16 @@ class Session:
         self._passes: list[Pass] = []
         self._graph = Graph()
         self._records: list[CallRecord] = []
+        self._helpers: list[HelperRecord] = []
         self._tools: dict[str, list[Any]] = {}
         self._tools_read: tuple[Any, str] | None = None
-        self._bodies: deque[Body] = deque(maxlen=BODIES_KEPT)
+        self._bodies: deque[tuple[Dialect, Body]] = deque(maxlen=BODIES_KEPT)
         self._failed: deque[Call] = deque(maxlen=FAILED_KEPT)
+        self._lost: deque[Call] = deque(maxlen=FAILED_KEPT)
+        """Calls that were answered, and whose answer did not arrive in the program."""
+        self._busy_turns = 0
+        """Calls of the main agent that are being answered."""
+        self._leaf_by_answer: dict[str, int | None] = {}
         self._spent_usd = 0.0
         self._served_model: str | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -138,10 +151,10 @@ class Session:
         seconds = self.request.limits.seconds
         return None if seconds is None else self.started + seconds
 
-    def over(self) -> str | None:
-        """Get the limit that is used up; null where another call may go up."""
+    def over(self, in_flight: int = 0) -> str | None:
+        """Get the limit that is used up; null where another call may go up, beside so many turns in flight."""
         elapsed = time.monotonic() - self.started
-        over = self.request.limits.over(self.turns, self.usage.total, self._spent_usd, elapsed)
+        over = self.request.limits.over(self.turns + in_flight, self.usage.total, self._spent_usd, elapsed)
         budget = self.request.budget
         return over or (budget.over() if budget else None)
 
@@ -157,42 +170,89 @@ class Session:
             self._busy_since = time.monotonic()
         self._tasks.add(task)
 
-    @property
-    def in_flight(self) -> int:
-        """How many calls are being answered."""
-        return len(self._tasks)
-
     def leave(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not self._tasks and not self._closed:
             self._model_s += time.monotonic() - self._busy_since
 
-    def open(self, raw: bytes, path: str, dialect: Dialect, who: Pass) -> Call:
-        """Read a request into the graph. Gets the call that it is: a new one, or a failed one tried again."""
-        body = read_body(raw, dialect.conversation, self._bodies)
-        if body.continues is None:
-            body.leaf = self._graph.extend(None, dialect.read_preamble(body.fields))
-        for group in dialect.read_items(body.items):
-            body.leaf = self._graph.extend(body.leaf, group.messages)
+    def read(self, raw: bytes, dialect: Dialect) -> Body:
+        """Read a request's body, as far as it is new. Touches nothing: a large one may be read in a thread."""
+        return read_body(raw, dialect.conversation, [known for by, known in self._bodies if by is dialect])
+
+    def open(self, body: Body, path: str, route: Route, who: Pass) -> Call | str:
+        """Take a request into the graph. Gets the call that it is: a new one, one that failed tried again, one whose
+        answer was lost (it has the `tape`); or the limit that it is refused for."""
+        streams = route.dialect.streams(body.fields, route.tail)
+        lost = self._take_lost(body, route.dialect, streams)
+        if lost is not None:
+            return lost
+        over = self.over(self._busy_turns if who.kind == "main" else 0)
+        if over is not None:
+            return over
+        self._place(body, route.dialect)
         if body.leaf is not None:
             self._graph.use(body.leaf, who.kind, who.agent)
-        self._keep(body)
-        again = next((call for call in self._failed if call.repeats(body, dialect)), None)
-        if again is not None:
-            self._failed.remove(again)
-            again.body, again.busy, again.opened = body, True, time.monotonic()
-            again.streams = dialect.streams(body.fields)
-            return again
-        return self._record(body, path, dialect, who)
+        self._busy_turns += who.kind == "main"
+        again = next((call for call in self._failed if call.repeats(body, route.dialect)), None)
+        if again is None:
+            return self._record(body, path, route.dialect, who, streams)
+        self._failed.remove(again)
+        again.body, again.busy, again.opened, again.streams = body, True, time.monotonic(), streams
+        return again
 
-    def _keep(self, body: Body) -> None:
+    def _take_lost(self, body: Body, dialect: Dialect, streams: bool) -> Call | None:
+        if not self._lost:
+            return None
+        self._place(body, dialect)
+        found = next(
+            (call for call in self._lost if call.streams is streams and call.repeats(body, dialect)), None
+        )
+        if found is not None:
+            self._lost.remove(found)
+        return found
+
+    def lose(self, call: Call, tape: Tape) -> None:
+        """Note that a whole answer did not arrive in the program: it may ask for it again."""
+        if not self._closed and not call.busy and call.record.error is None:
+            call.tape = tape
+            self._lost.append(call)
+
+    def keep(self, tape: Tape) -> None:
+        """Hand on a raw exchange that is over."""
+        if self.request.record is not None and not self._closed:
+            self.request.record(tape)
+
+    def _place(self, body: Body, dialect: Dialect) -> None:
+        """Walk along a request's messages in the graph, adding what is new. Done once for a body."""
+        if body.placed:
+            return
+        body.placed = True
+        previous = dialect.read_previous(body.fields)
+        known = self._leaf_by_answer.get(previous) if previous else None
+        body.root = self._graph.extend(known, dialect.read_preamble(body.fields))
+        if body.continues is not None and body.continues.root != body.root:
+            body.start_over(dialect.conversation)  # the same conversation below another system prompt
+        if body.continues is None:
+            body.leaf = body.root
+        read = 0
+        for group in dialect.read_items(body.items):
+            body.leaf = self._graph.extend(body.leaf, group.messages)
+            read += group.items
+            if not group.open:
+                body.mark(read, body.leaf)
+        self._remember(body, dialect)
+
+    def _over(self, who: Pass) -> str | None:
+        return self.over(self._busy_turns if who.kind == "main" else 0)
+
+    def _remember(self, body: Body, dialect: Dialect) -> None:
         earlier, body.continues = body.continues, None
-        if earlier is not None and earlier in self._bodies:
-            self._bodies.remove(earlier)
-        if body.prefix:
-            self._bodies.append(body.forget())
+        if earlier is not None and (dialect, earlier) in self._bodies:
+            self._bodies.remove((dialect, earlier))
+        if body.remembered:
+            self._bodies.append((dialect, body.forget()))
 
-    def _record(self, body: Body, path: str, dialect: Dialect, who: Pass) -> Call:
+    def _record(self, body: Body, path: str, dialect: Dialect, who: Pass, streams: bool) -> Call:
         record = CallRecord(
             input=body.leaf,
             outputs=[],
@@ -206,7 +266,7 @@ class Session:
             kind=who.kind,
         )
         self._records.append(record)
-        return Call(record, len(self._records) - 1, body, dialect, dialect.streams(body.fields))
+        return Call(record, len(self._records) - 1, body, dialect, streams)
 
     def _note_tools(self, fields: Mapping[str, Any], dialect: Dialect) -> str | None:
         """Keep the tools that were offered, each list once. The same object as last time is not read anew."""
@@ -226,7 +286,7 @@ class Session:
         if self._closed or not call.busy:
             return
         record = call.record
-        call.busy = False
+        self._settle(call)
         record.duration_s = (record.duration_s or 0.0) + time.monotonic() - call.opened
         record.first_byte_s = first_byte_s
         record.finish = answer.finish
@@ -236,6 +296,8 @@ class Session:
         record.outputs = [self._graph.answer(call.body.leaf, said, call.number) for said in answer.messages]
         for node in record.outputs:
             self._graph.use(node, record.kind, record.agent)
+        if answer.id and record.outputs:
+            self._leaf_by_answer[answer.id] = record.outputs[0]
         self.last_error = answer.error
         record.error = _error_record(answer.error) if answer.error else None
         if answer.error is not None:
@@ -243,14 +305,29 @@ class Session:
         elif record.kind == "main" and record.outputs:
             self.turns += 1
 
+    def reject(self, call: Call, why: str) -> None:
+        """Record that a call cannot be sent: the program and the endpoint do not go together."""
+        if not self._closed and call.busy:
+            self._settle(call)
+            call.record.error = ErrorRecord("hotswap", "agent", "untranslatable", why)
+
+    def note_helper(self, record: HelperRecord) -> None:
+        """Record a request that was no call."""
+        if not self._closed:
+            self._helpers.append(record)
+
     def abandon(self, call: Call, why: str) -> None:
         """Record that a call was broken off from our side of the provider."""
         if self._closed or not call.busy:
             return
-        call.busy = False
+        self._settle(call)
         call.record.duration_s = (call.record.duration_s or 0.0) + time.monotonic() - call.opened
         call.record.error = ErrorRecord("harness", "agent", "abandoned", why)
         self._failed.append(call)
+
+    def _settle(self, call: Call) -> None:
+        call.busy = False
+        self._busy_turns -= call.record.kind == "main"
 
     def _spend(self, record: CallRecord, answer: Answer) -> None:
         spent = cost(answer.usage, self.request.upstream.prices)
@@ -288,6 +365,7 @@ class Session:
         trace.branches = self._graph.branches()
         trace.tools = dict(self._tools)
         trace.calls = list(self._records)
+        trace.helpers = list(self._helpers)
         trace.usage = self.usage
         trace.cost_usd = self.cost_usd
         trace.cell.served_model = self._served_model

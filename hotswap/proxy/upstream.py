@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import random
 import re
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from hotswap.contracts.model import Upstream
 from hotswap.dialects import Dialect
 from hotswap.messages import ProviderError
+from hotswap.proxy.body import Parts
 
 HOP_BY_HOP = frozenset(
     {
@@ -35,10 +36,14 @@ HOP_BY_HOP = frozenset(
 )
 REPLACED = HOP_BY_HOP | {"host", "content-length", "content-encoding", "accept-encoding"}
 """Headers of a program that are ours to write: neither the body nor the answer is compressed."""
+OF_THE_HOP = HOP_BY_HOP | {"content-length"}
+OF_THE_BODY = OF_THE_HOP | {"content-type", "content-encoding"}
 SECRETS = frozenset({"authorization", "x-api-key", "x-goog-api-key", "api-key"})
 VERSION = re.compile(r"/v\d+[a-z0-9.]*(/|$)")
 LARGE = 2**20
 """Bytes from which on a body is written in parts, so that it does not hold up the other calls."""
+BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
+"""What a connection to a provider fails with."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
 
 
@@ -51,6 +56,8 @@ class CallPolicy:
     timeout_s: float = 600.0
     """The longest silence: before the first byte, and between two."""
     connect_s: float = 30.0
+    quiet_s: float = 20.0
+    """After so long without a byte for the program, a stream is kept alive by a sign of ours."""
 
     def waits(self, error: ProviderError, repeats: int) -> float:
         """Get the seconds to wait before repeat number `repeats`, from 0: as asked, or more each time."""
@@ -66,8 +73,47 @@ class Target:
 
     url: URL
     headers: CIMultiDict[str]
-    body: bytes
+    body: Parts
     method: str = "POST"
+
+
+class Pieces(aiohttp.payload.Payload):
+    """A body whose pieces are written one after the other, large ones in parts: nothing is copied together, and other
+    calls are not held up."""
+
+    _value: Parts
+    _autoclose = True
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._size = sum(map(len, parts))
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return b"".join(self._value).decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        for piece in self._value:
+            for start in range(0, len(piece), LARGE):
+                await writer.write(piece[start : start + LARGE] if len(piece) > LARGE else piece)
+
+
+class Live:
+    """An answer that comes from a provider."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    async def read(self) -> bytes:
+        return await self._response.content.readany()
+
+    @property
+    def at_end(self) -> bool:
+        return self._response.content.at_eof()
+
+    def close(self) -> None:
+        self._response.release() if self.at_end else self._response.close()
 
 
 @lru_cache(1024)
@@ -96,20 +142,21 @@ def headers_up(headers: CIMultiDictProxy[str], upstream: Upstream, dialect: Dial
         sent.popall(name, None)
     sent["Accept-Encoding"] = "identity"
     if upstream.key:
-        sent.update(dialect.authorize(upstream.key))
+        for name, value in dialect.authorize(upstream.key).items():
+            sent.setdefault(name, value)  # a version that the program names stays as it is
     sent.update(upstream.headers)
     return sent
 
 
-def headers_down(
-    response: aiohttp.ClientResponse, *, without: frozenset[str] = frozenset()
-) -> CIMultiDict[str]:
-    """Get the headers that go on to the program."""
-    return CIMultiDict(_kept(response.headers.items(), HOP_BY_HOP | {"content-length"} | without))
+def headers_down(headers: Mapping[str, str], *, rewritten: bool = False) -> CIMultiDict[str]:
+    """Get the headers that go on to the program; `rewritten`: its body is not the one they came with."""
+    without = OF_THE_BODY if rewritten else OF_THE_HOP
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in without)
 
 
-def _kept(headers: Iterable[tuple[str, str]], without: frozenset[str]) -> Iterator[tuple[str, str]]:
-    return ((name, value) for name, value in headers if name.lower() not in without)
+def open_headers(headers: CIMultiDictProxy[str]) -> tuple[tuple[str, str], ...]:
+    """Get a program's headers without anything that opens a door."""
+    return tuple((name, value) for name, value in headers.items() if name.lower() not in SECRETS | {"cookie"})
 
 
 @lru_cache(1024)
@@ -145,17 +192,18 @@ class Client:
             read_bufsize=2**18,
         )
 
-    async def send(self, target: Target, policy: CallPolicy) -> aiohttp.ClientResponse:
+    async def send(self, target: Target, policy: CallPolicy) -> Live:
         """Get the answer as soon as its headers are there. Raises aiohttp's errors and TimeoutError."""
-        return await self._session.request(
+        response = await self._session.request(
             target.method,
             target.url,
-            data=target.body if len(target.body) < LARGE else io.BytesIO(target.body),
+            data=Pieces(target.body) if any(target.body) else None,
             headers=target.headers,
             allow_redirects=False,
             proxy=_proxy(target.url.scheme, target.url.host or ""),
             timeout=_timeout(policy),
         )
+        return Live(response)
 
     async def close(self) -> None:
         await self._session.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import threading
 from dataclasses import replace
 
@@ -12,7 +13,13 @@ import pytest
 from _kit.behind import KEY, Seat, awaited, behind, talk
 from _kit.provider import Provider, Reply, call_tool, say, stream
 
+from hotswap.proxy.tape import Tape
 from hotswap.proxy.upstream import clean_query, join
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 
 @awaited
@@ -177,11 +184,52 @@ async def test_helper_routes_are_answered_and_are_no_call() -> None:
             assert (head.status, root.status) == (200, 200)
         async with seat.client.get(f"{seat.url}/v1/models", headers=seat.auth) as models:
             assert [model["id"] for model in (await models.json())["data"]] == ["shown"]
-        async with seat.client.get(f"{seat.url}/v1/nowhere", headers=seat.auth) as nowhere:
-            assert nowhere.status == 404
         async with seat.client.get(f"{seat.url}/v1/models") as strange:
             assert strange.status == 401
         assert (seat.provider.requests, seat.trace().calls) == ([], [])
+
+
+@awaited
+async def test_routes_that_nobody_knows_are_relayed_and_recorded_beside_the_calls() -> None:
+    told: list[Tape] = []
+    async with behind(replace(say("hi"), headers={"x-odd": "1"}), record=told.append) as seat:
+        said = await seat.send(b"some bytes", path="/v1/embeddings/odd?a=1&key=no")
+        async with seat.client.get(f"{seat.url}/v1/files", headers=seat.auth) as files:
+            listed = await files.read()
+        trace = seat.trace()
+        posted, got = seat.provider.requests
+    assert (said.status, said.headers["x-odd"]) == (200, "1")
+    assert (posted.path, posted.query, posted.body) == ("/v1/embeddings/odd", "a=1", b"some bytes")
+    assert posted.headers["authorization"] == f"Bearer {KEY}"
+    assert (got.method, got.path, b"scripted" in listed) == ("GET", "/v1/files", True)
+    assert [(one.method, one.path, one.status) for one in trace.helpers] == [
+        ("POST", "/v1/embeddings/odd", 200),
+        ("GET", "/v1/files", 200),
+    ]
+    assert (trace.calls, [tape.asked.body for tape in told]) == ([], [b"some bytes", b""])
+
+
+@awaited
+async def test_a_try_for_a_websocket_is_told_at_once_to_use_http() -> None:
+    async with behind() as seat:
+        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", **seat.auth}
+        async with seat.client.get(f"{seat.url}/v1/responses", headers=upgrade) as answer:
+            assert answer.status == 426
+        assert (seat.provider.requests, seat.trace().helpers) == ([], [])
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+@awaited
+async def test_a_request_that_is_packed_is_read(coding: str) -> None:
+    body = json.dumps({"model": "m", "messages": talk("hello")}).encode()
+    packed = {"gzip": gzip.compress, "zstd": zstd.compress}[coding](body)
+    async with behind(say("hi")) as seat:
+        said = await seat.send(packed, **{"Content-Encoding": coding})
+        assert said.status == 200
+        assert seat.provider.requests[0].json["messages"] == talk("hello")
+        assert "content-encoding" not in seat.provider.requests[0].headers
+        spoilt = await seat.send(packed[:10] + b"spoilt", **{"Content-Encoding": coding})
+        assert spoilt.status == 400
 
 
 @pytest.mark.parametrize("base", ["", "/", "/v1", "/v1/"])

@@ -68,12 +68,29 @@ async def test_when_the_time_is_up_a_call_that_waits_is_refused() -> None:
 
 
 @awaited
-async def test_when_the_time_is_up_a_stream_is_broken_off() -> None:
+async def test_when_the_time_is_up_a_stream_ends_with_an_error() -> None:
     slow = replace(say("hello"), pause=threading.Event())
     async with behind(slow, limits=Limits(seconds=0.5)) as seat:
-        with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ClientOSError)):
-            await seat.ask("hi", stream=True)
+        said = await seat.ask("hi", stream=True)
+        assert b"limit_reached" in said.body
+        assert b'finish_reason": "stop' not in said.body
         assert seat.session.stop == "seconds"
+        [call] = seat.trace().calls
+    assert call.error is not None
+    assert call.error.type == "abandoned"
+
+
+@awaited
+async def test_turns_in_flight_count_before_they_are_over() -> None:
+    hold = threading.Event()
+    slow = replace(say("x"), hold=hold)
+    async with behind(slow, slow, limits=Limits(turns=2)) as seat:
+        both = [asyncio.ensure_future(seat.ask(text)) for text in ("a", "b")]
+        await asyncio.to_thread(seat.provider.wait_until, lambda provider: provider.in_flight == 2)
+        third = await seat.ask("c")
+        hold.set()
+        assert [said.status for said in await asyncio.gather(*both)] == [200, 200]
+        assert (third.status, seat.session.stop) == (400, "turns")
 
 
 @awaited
@@ -117,9 +134,9 @@ async def test_a_program_that_goes_while_we_wait_for_a_repeat_ends_the_waiting()
 
 
 async def quiet(seat: Seat) -> None:
-    """Wait until the session has nothing in flight."""
+    """Wait until the session has recorded how its only call ended."""
     async with asyncio.timeout(2):
-        while seat.session.in_flight:  # noqa: ASYNC110
+        while seat.trace().calls[0].error is None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 

@@ -1,0 +1,116 @@
+"""How a call goes up: as the program sent it but for what the run sets, or translated for an endpoint that does not
+speak the program's dialect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from hotswap.contracts.model import Upstream
+from hotswap.dialects import Dialect, known
+from hotswap.proxy.session import Call, Session
+from hotswap.proxy.upstream import Target, clean_query, headers_up, join
+
+if TYPE_CHECKING:
+    from hotswap.translation import Translated, Translation
+
+
+class NoWay(Exception):
+    """The endpoint cannot be asked this. The message says why."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A call as it goes up, and who reads what comes back."""
+
+    target: Target
+    dialect: Dialect
+    """The endpoint's."""
+    translation: Translation | None = None
+    fields: Mapping[str, Any] | None = None
+    """The request that is translated."""
+    streams: bool = False
+
+    def translated(self) -> Translated | None:
+        """Begin to translate one answer; null where it goes down as it comes."""
+        if self.translation is None or self.fields is None:
+            return None
+        return self.translation.open(self.fields, "", self.streams)
+
+
+def find_way(session: Session, call: Call, tail: str, request: web.BaseRequest) -> Way:
+    """Get the way up of a call, and note in its record what of it is not the program's. Raises NoWay."""
+    upstream = session.request.upstream
+    if call.dialect.name in upstream.dialects or not call.body.fields:
+        return Way(_relayed(session, call, tail, request), call.dialect)
+    from hotswap.translation import between  # loaded only when used
+
+    for name in upstream.dialects:
+        translation = between(call.dialect.name, name)
+        if translation is not None:
+            return _translated(session, call, translation, known()[name], request)
+    spoken = ", ".join(upstream.dialects)
+    raise NoWay(f"the endpoint speaks {spoken}, and {call.dialect.name} cannot be translated into that")
+
+
+def _relayed(session: Session, call: Call, tail: str, request: web.BaseRequest) -> Target:
+    upstream, dialect, fields = session.request.upstream, call.dialect, call.body.fields
+    imposed = dialect.impose(fields, upstream.model, _sampling(session)) if fields else {}
+    dropped = [name for name in upstream.drop if name in fields or name in imposed]
+    imposed = {name: value for name, value in imposed.items() if name not in dropped}
+    body = call.body.change(imposed, dropped)
+    _note(call, {**fields, **imposed}, dropped, dialect, tail)
+    query = clean_query(request.raw_path.partition("?")[2])
+    url = join(upstream.url, dialect.address(tail, upstream.model), dialect.version, query)
+    return Target(url, headers_up(request.headers, upstream, dialect), body, request.method)
+
+
+def _translated(
+    session: Session, call: Call, translation: Translation, endpoint: Dialect, request: web.BaseRequest
+) -> Way:
+    from hotswap.translation import Untranslatable
+
+    upstream, fields = session.request.upstream, whole_fields(call)
+    model = upstream.model or call.dialect.read_model(fields)
+    try:
+        said = translation.open(fields, model, call.streams)
+    except Untranslatable as error:
+        raise NoWay(str(error)) from error
+    imposed = endpoint.impose(said.fields, model, _sampling(session))
+    dropped = [name for name in upstream.drop if name in said.fields or name in imposed]
+    sent = {name: value for name, value in {**said.fields, **imposed}.items() if name not in dropped}
+    _note(call, sent, [*said.dropped, *dropped], endpoint, said.tail)
+    call.record.translated = endpoint.name
+    url = join(upstream.url, endpoint.address(said.tail, model), endpoint.version, "")
+    headers = headers_up(request.headers, upstream, endpoint)
+    headers["Content-Type"] = "application/json"
+    target = Target(url, headers, (json.dumps(sent).encode(),))
+    return Way(target, endpoint, translation, fields, call.streams)
+
+
+def whole_fields(call: Call) -> dict[str, Any]:
+    """Get a request's fields with its whole conversation: only what is new of it has been read."""
+    fields: dict[str, Any] = json.loads(bytes(call.body.raw))
+    return fields
+
+
+def _sampling(session: Session) -> Mapping[str, Any]:
+    return {**session.request.upstream.sampling, **session.request.sampling}
+
+
+def _note(call: Call, sent: Mapping[str, Any], dropped: Iterable[str], dialect: Dialect, tail: str) -> None:
+    call.record.dropped = list(dropped)
+    left = {name: value for name, value in sent.items() if name not in call.record.dropped}
+    call.record.sampling = dialect.read_sampling(left)
+    call.record.model = dialect.read_model(left, tail)
+
+
+def beside(upstream: Upstream, path: str, request: web.BaseRequest, dialect: Dialect, body: bytes) -> Target:
+    """Get a request that is no call as it goes up, to the same path below the endpoint's address."""
+    query = clean_query(request.raw_path.partition("?")[2])
+    url = join(upstream.url, path, dialect.version, query)
+    return Target(url, headers_up(request.headers, upstream, dialect), (body,), request.method)

@@ -1,0 +1,175 @@
+"""Slow providers, answers that did not arrive, and copies that cannot be read: the program gets what it is due."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+import pytest
+from _kit.behind import QUICK, Seat, awaited, behind, talk
+from _kit.provider import fail, replace, say, stream
+from aiohttp import web
+
+from hotswap.dialects import Route
+from hotswap.dialects.chat import Chat, ChatAssembler
+from hotswap.messages import Answer
+
+NERVOUS = replace(QUICK, quiet_s=0.05)
+
+
+@awaited
+async def test_a_stream_whose_provider_is_slow_is_opened_and_kept_alive() -> None:
+    hold = threading.Event()
+    async with behind(replace(say("at last"), hold=hold), calls=NERVOUS) as seat:
+        async with seat.post({"model": "m", "messages": talk("hi"), "stream": True}) as response:
+            assert response.headers["Content-Type"] == "text/event-stream"
+            first = await response.content.readline()
+            hold.set()
+            rest = await response.read()
+        [call] = seat.trace().calls
+    assert first == b": keep-alive\n"
+    assert b'"at l"' in rest
+    assert rest.endswith(b"data: [DONE]\n\n")
+    assert (call.error, call.finish) == (None, "stop")
+
+
+@awaited
+async def test_silence_in_the_middle_of_a_stream_is_bridged() -> None:
+    pause = threading.Event()
+    async with behind(replace(say("hello"), pause=pause), calls=NERVOUS) as seat:
+        async with seat.post({"model": "m", "messages": talk("hi"), "stream": True}) as response:
+            while b"keep-alive" not in await response.content.readline():
+                pass
+            pause.set()
+            await response.read()
+        assert seat.trace().messages[-1].text == "hello"
+
+
+@awaited
+async def test_a_failure_behind_a_stream_that_was_kept_open_arrives_inside_it() -> None:
+    hold = threading.Event()
+    lost = replace(fail(401, "no such key"), hold=hold)
+    async with behind(lost, calls=NERVOUS) as seat:
+        async with seat.post({"model": "m", "messages": talk("hi"), "stream": True}) as response:
+            await response.content.readline()
+            hold.set()
+            rest = await response.read()
+        [call] = seat.trace().calls
+    assert response.status == 200
+    assert b"no such key" in rest
+    assert call.error is not None
+    assert (call.error.blame, call.error.type) == ("provider", "auth")
+
+
+@awaited
+async def test_a_program_that_wants_no_stream_is_sent_nothing_early() -> None:
+    hold = threading.Event()
+    async with behind(replace(say("hello"), hold=hold), calls=NERVOUS) as seat:
+        asking = asyncio.ensure_future(seat.ask("hi"))
+        await asyncio.sleep(0.3)
+        hold.set()
+        assert (await asking).text == "hello"
+
+
+class Deaf(asyncio.Protocol):
+    """A client that sends one request and never reads its answer."""
+
+    def __init__(self, request: bytes) -> None:
+        self._request = request
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()
+        transport.write(self._request)
+
+
+async def ask_and_never_read(seat: Seat, body: bytes) -> asyncio.BaseTransport:
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        f"Authorization: {seat.auth['Authorization']}\r\n\r\n"
+    )
+    host, port = seat.proxy.gate.host, seat.proxy.gate.port
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_connection(lambda: Deaf(head.encode() + body), host, port)
+    return transport
+
+
+@awaited
+async def test_a_whole_answer_that_did_not_arrive_is_sent_from_the_record_once() -> None:
+    body = json.dumps({"model": "shown", "messages": talk("hi")}).encode()
+    async with behind(say("x" * 30_000_000), say("new")) as seat:
+        transport = await ask_and_never_read(seat, body)
+        async with asyncio.timeout(20):
+            while not (calls := seat.trace().calls) or calls[0].finish is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            transport.abort()
+            while not seat.session._lost:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        again = await seat.send(body)
+        assert (len(again.text), len(seat.provider.posts)) == (30_000_000, 1)
+        assert len(seat.trace().calls) == 1
+        assert (await seat.send(body)).text == "new"
+        assert [call.error for call in seat.trace().calls] == [None, None]
+
+
+@awaited
+async def test_a_repeat_of_an_answer_that_arrived_is_a_turn_of_its_own() -> None:
+    async with behind(say("one"), say("two")) as seat:
+        assert [(await seat.ask("hi")).text for _ in range(2)] == ["one", "two"]
+        assert seat.session.turns == 2
+
+
+class Blind(Chat):
+    """A dialect whose reader breaks down."""
+
+    def read_answer(self, body: bytes) -> Answer:
+        raise RuntimeError("cannot read this")
+
+    def assembler(self) -> ChatAssembler:
+        return BlindAssembler()
+
+    @property
+    def name(self) -> str:
+        return "chat"
+
+
+class BlindAssembler(ChatAssembler):
+    def feed(self, event: Any) -> None:
+        raise RuntimeError("cannot read this")
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@awaited
+async def test_a_copy_that_cannot_be_read_does_not_stop_the_relay(streams: bool) -> None:
+    async with behind(say("hello")) as seat:
+        route = Route(Blind(), "/chat/completions", True)
+        body = json.dumps({"model": "m", "messages": talk("hi"), "stream": streams}).encode()
+        who = next(iter(seat.proxy._passes.values()))
+        server = web.Server(lambda request: seat.proxy._call(body, who, route, request))
+        listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        async with seat.client.post(f"http://127.0.0.1:{port}/v1/chat/completions", data=body) as answer:
+            received = await answer.read()
+        listener.close()
+        await server.shutdown(0)
+        [call] = seat.trace().calls
+    assert (b"hel" in received) == streams
+    assert call.error is not None
+    assert call.error.type == "malformed"
+
+
+@awaited
+async def test_a_provider_that_only_drips_bytes_is_a_timeout_in_the_end() -> None:
+    drip = replace(stream([b": still here\n\n"] * 200), gap_s=0.05)
+    patient = replace(QUICK, retries=0, timeout_s=0.5, quiet_s=0)
+    async with behind(drip, calls=patient) as seat:
+        with suppress(aiohttp.ClientError):
+            await seat.ask("hi", stream=True)
+        [call] = seat.trace().calls
+    assert call.error is not None
+    assert call.error.type == "truncated"
+    assert "no event for 0.5 s" in call.error.message
