@@ -13,6 +13,7 @@ from hotswap.cli._columns import columns, wrapped
 from hotswap.cli._complete import Item
 from hotswap.cli._say import count, program, visible
 from hotswap.errors import UsageError
+from hotswap.masking import masked_url
 from hotswap.registry import Entry, Kind
 
 PARTS: dict[str, Kind] = {"tasksets": "taskset", "harnesses": "harness", "runtimes": "runtime"}
@@ -130,7 +131,11 @@ def _models() -> str:
         summary = registry.find("preset", name).summary
         rows.append((f"-m {ref}", _key_state(cls.key_variable, cls.key_required), summary))
     rows += [
-        (f"-m {name}", _table_state(name, table), visible(str(table.get("url") or table.get("model") or "")))
+        (
+            f"-m {name}",
+            _table_state(name, table),
+            visible(masked_url(str(table.get("url") or table.get("model") or ""))),
+        )
         for name, table in _tables()
     ]
     rows.append(

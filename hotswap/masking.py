@@ -22,34 +22,37 @@ _SECRET = (
     r"(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|API_?KEY|ACCESS_KEY|PRIVATE_KEY|SECRET_KEY|CREDENTIALS?)"
 )
 _NAME = re.compile(rf"(?:^|.*_){_SECRET}(?:_\d+)?$|.*API_?KEY(?:_\w+)?$", re.IGNORECASE)
-_VARIABLE = rf"(?:(?:[A-Z0-9_]*_)?{_SECRET}(?:_\d+)?|[A-Z0-9_]*API_?KEY(?:_[A-Z0-9_]+)?)"
+_VARIABLE = rf"(?:(?:[A-Z0-9_]{{0,60}}_)?{_SECRET}(?:_\d+)?|[A-Z0-9_]{{0,60}}API_?KEY(?:_[A-Z0-9_]{{1,60}})?)"
 """The name of a variable that holds a secret."""
+_QUOTE = r"""\\{0,16}["']"""
+"""A quotation mark, however often it was itself quoted."""
+_START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
+"""The beginning of a word, also behind the end of a line that was quoted in JSON."""
 _LINE = re.compile(rf"(?m)^((?:export |declare -x )?{_VARIABLE}=)(?!\[secret:)(\S.*)$")
-_ASSIGNMENT = re.compile(rf"((?<![A-Z0-9_]){_VARIABLE}=)(?!\[secret:)([^\s\"'`;&|\\]+)")
+_ASSIGNMENT = re.compile(rf"((?<![A-Z0-9_]){_VARIABLE}={_QUOTE}?)(?!\[secret:)([^\s\"'`;&|\\]+)")
 
 _SURE = (
-    r"(?:[\w-]*[_-])?(?:api[_-]?key|(?:access|auth|bearer|id|refresh|security|session)[_-]token|password|passwd"
+    r"(?:[\w-]{0,60}[_-])?(?:api[_-]?key|(?:access|auth|bearer|id|refresh|security|session)[_-]token|password|passwd"
     r"|passphrase|client[_-]secret|(?:access|private|secret)[_-]key)"
 )
 _KEY = (
-    rf"(?:{_SURE}|(?-i:[A-Z][A-Z0-9_]*_(?:TOKEN|SECRET|CREDENTIALS?)(?:_\d+)?|[A-Z0-9_]*API_?KEY_[A-Z0-9_]+))"
+    rf"(?:{_SURE}|(?-i:[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|CREDENTIALS?)(?:_\d+)?"
+    rf"|[A-Z0-9_]{{0,60}}API_?KEY_[A-Z0-9_]{{1,60}}))"
 )
 """A key beside which a secret stands. A bare `token` is none, nor is `eos_token`: models are full of them."""
 _SURELY = re.compile(_KEY, re.IGNORECASE)
-_QUOTE = r"""\\*["']"""
-"""A quotation mark, however often it was itself quoted."""
 _FIELD = re.compile(rf"(?i)({_QUOTE}({_KEY}){_QUOTE}\s*:\s*{_QUOTE})(?!\[secret:)([^\"'\\]{{8,}})")
-_SETTING = re.compile(rf"(?i)((?<![\w-])({_KEY})\s*=\s*{_QUOTE})(?!\[secret:)([^\"'\\]{{8,}})")
+_SETTING = re.compile(rf"(?i)({_START}({_KEY})\s*=\s*{_QUOTE})(?!\[secret:)([^\"'\\]{{8,}})")
 _FLAG = re.compile(
-    rf"(?i)((?<![\w-])--(?=[a-z])((?:[\w.-]*\.)?(?:{_SURE}|token|secret))(?:=|\s+){_QUOTE}?)"
+    rf"(?i)({_START}--(?=[a-z])((?:[\w.-]{{0,60}}\.)?(?:{_SURE}|token|secret))(?:=|\s+){_QUOTE}?)"
     r"(?!\[secret:)([^\s\"'\\-][^\s\"'\\]{7,})"
 )
 _HEADER = re.compile(
-    rf"(?i)\b((x-api-key|x-goog-api-key|authorization)\b(?:{_QUOTE})?\s*:\s*(?:{_QUOTE})?(?:bearer\s+|basic\s+)?)"
+    rf"(?i){_START}((x-api-key|x-goog-api-key|authorization)\b(?:{_QUOTE})?\s*:\s*(?:{_QUOTE})?(?:bearer\s+|basic\s+)?)"
     r"(?!\[secret:)([^\s\"'\\,}]{8,})"
 )
 _QUERY = re.compile(
-    rf"(?i)([?&]({_SURE}|token|secret|sig|[\w-]*signature)=)(?!\[secret:)([^\s&#\"'\\]{{4,}})"
+    rf"(?i)([?&]({_SURE}|token|secret|sig|[\w-]{{0,40}}signature)=)(?!\[secret:)([^\s&#\"'\\]{{4,}})"
 )
 _BARE_KEY = re.compile(
     r"(?i)([?&](key)=)(?!\[secret:)(?=[^\s&#\"'\\]*\d)(?!(?-i:[A-Z_][A-Z0-9_]*)(?:[\s&#\"'\\]|$))"
@@ -63,19 +66,19 @@ _BY_PLACE = (_FIELD, _SETTING, _FLAG, _HEADER, _QUERY, _BARE_KEY, _LOGIN)
 _WORD = rb"(?:token|passw(?:or)?d|passphrase|secret|api[_-]?key(?:_\w+)?|(?:access|private|secret)[_-]key|credentials?)"
 _PERHAPS = re.compile(
     rb"(?i)(?:" + _WORD + rb"|authorization)(?:_\d+)?[\\\"']*\s*[=:]"
-    rb"|--[\w.-]*" + _WORD + rb"[\\\"']*[\s,]"
-    rb"|[?&](?:key|sig|[\w-]*signature)="
+    rb"|(?<!-)--(?=[a-zA-Z])[\w.-]{0,60}" + _WORD + rb"[\\\"']*[\s,]"
+    rb"|[?&](?:key|sig|[\w-]{0,40}signature)="
     rb"|://[^\s/@\"']+@"
 )
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name holds a secret: `DB_PASSWORD` does, `KEYBOARD` does not."""
 _HINTS = (b"passw", b"passphrase", b"secret", b"credential", b"authorization", b"sig=", b"signature=")
 _KEY_HINTS = (b"_key", b"-key", b"apikey", b"key=")
 """What `_PERHAPS` finds has one of these in it, or one of two things more: see `_may_hold`."""
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of this name holds a secret: `DB_PASSWORD` does, `KEYBOARD` does not."""
     return _NAME.match(name.replace("-", "_")) is not None
 
 
@@ -203,8 +206,6 @@ class _Walk:
         return self.value(item)
 
 
-def _masked_assignment(match: re.Match[str]) -> str:
-    name = match[1].removeprefix("export ").removesuffix("=")
 def _may_hold(line: bytes) -> bool:
     """Whether the slow search can find anything. Most lines hold none of its words, but for counts of tokens."""
     low = line.lower()
@@ -213,6 +214,8 @@ def _may_hold(line: bytes) -> bool:
     return low.count(b"token") > low.count(b"tokens") or (b"@" in line and b"://" in line)
 
 
+def _masked_assignment(match: re.Match[str]) -> str:
+    name = match[1].removeprefix("export ").removeprefix("declare -x ").partition("=")[0]
     return f"{match[1]}[secret:{name}]"
 
 

@@ -282,7 +282,7 @@ def _directory(run: PlannedRun, upstreams: Mapping[str, Upstream], command: Sequ
     info = RunInfo(
         settings.output.name if settings.output else name, run.resolved.to_toml(), _info(run, command)
     )
-    writer = RunDirectory.create(path, info, Masker(keys))
+    writer = RunDirectory.create(path, info, Masker({**run.resolved.secrets, **keys}))
     if settings.output is None:
         point_latest(settings.runs, path)
     return writer

@@ -15,10 +15,11 @@ kill came between the two, the result is read from the trace. Standard library o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,20 +77,32 @@ class RunDirectory:
 
     @staticmethod
     def create(path: Path, info: RunInfo, masker: Masker | None = None) -> RunWriter:
-        """Make a new run's directory. Raises UsageError where files of these names are there already."""
+        """Make a new run's directory.
+
+        Raises UsageError where files of these names are there already, and where it cannot be made: then
+        nothing of it is left.
+        """
         refuse_taken(path)
-        masker = masker or Masker()
+        made = [folder for folder in (path, *path.parents) if not folder.exists()]
+        record = {"schema": 1, "name": info.name, "created": time.time(), **info.record}
         try:
             path.mkdir(parents=True, exist_ok=True)
             journal = Lines(path / JOURNAL, os.O_EXCL)
         except FileExistsError as error:
             raise UsageError(_taken(path)) from error
         except OSError as error:
+            _unmake(made)
             raise UsageError(f"cannot make the run directory {path}: {error.strerror}") from error
-        record = {"schema": 1, "name": info.name, "created": time.time(), **info.record}
-        writer = RunWriter(path, record, journal, masker)
-        writer.write(SETTINGS, info.settings)
-        writer.write(INFO, json.dumps(record, indent=1, allow_nan=False) + "\n")
+        try:
+            writer = RunWriter(path, record, journal, masker or Masker())
+            writer.write(SETTINGS, info.settings)
+            writer.write(INFO, json.dumps(record, indent=1, allow_nan=False) + "\n")
+        except (OSError, StoreError) as error:
+            journal.close()
+            _unmake(made, [path / name for name in (INFO, SETTINGS, TRACES, JOURNAL)])
+            reason = error.__cause__ if isinstance(error.__cause__, OSError) else error
+            said = getattr(reason, "strerror", None) or reason
+            raise UsageError(f"cannot make the run directory {path}: {said}") from error
         return writer
 
     @staticmethod
@@ -338,6 +351,15 @@ def refuse_taken(path: Path) -> None:
         raise UsageError(f"{path} is a file; a run needs a directory of its own")
     if any((path / name).exists() for name in (INFO, JOURNAL, TRACES, RESULTS, SETTINGS, *SUMMARIES)):
         raise UsageError(_taken(path))
+
+
+def _unmake(folders: Sequence[Path], files: Sequence[Path] = ()) -> None:
+    """Remove files that were just made, and folders, the inner ones first, as far as nothing else is in them."""
+    for file in files:
+        file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # somebody else's file is in it by now, or it was never made
+        for folder in folders:
+            folder.rmdir()
 
 
 def _taken(path: Path) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LAYERS = (
-    {"errors", "ids", "records", "contracts", "registry", "processes", "provision"},
+    {"errors", "ids", "masking", "records", "contracts", "registry", "processes", "provision"},
     {"messages", "trace", "graph", "dialects", "limits", "proxy", "models"},
     {"harnesses", "runtimes", "tasksets", "presets"},
     {
@@ -27,7 +27,7 @@ LAYERS = (
         "progress",
         "run",
     }
-    | {"store", "lines", "masking", "result", "metrics", "intervals", "columns"},
+    | {"store", "lines", "result", "metrics", "intervals", "columns"},
     {"cli"},
 )
 HEAVY = {"aiohttp", "datasets", "docker", "openai", "pydantic", "rich", "typer", "genai_prices", "asyncio"}

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 from _kit.check import check_trace
+from _kit.evals import evaluate
+from _kit.provider import Provider, call_tool, say
 from _kit.traces import fault, scored
 
-from hotswap.masking import Masker, is_secret_name
+from hotswap.masking import Masker, is_secret_name, masked_url, secrets_in
 from hotswap.store import RunDirectory, RunInfo
 
 
@@ -70,6 +72,13 @@ def test_a_short_value_is_no_secret_and_a_forgotten_one_is_none_any_more() -> No
         '{"api_key": "canary-0001", "access_token": "canary-0001"}',
         "https://me:canary-0001@host/path and ?access_token=canary-0001&x=1",
         "cd /app && MY_VENDOR_TOKEN=canary-0001 DB_PASSWORD='' ./run",
+        "{'GITHUB_TOKEN': 'canary-0001', 'MODE': 'x'}",
+        'client = Client(api_key="canary-0001", region = "x")',
+        "vendor --region x --api-key canary-0001 and --vendor.password=canary-0001",
+        "https://h.example/v1?apikey=canary-0001&x=1 and https://h.example/v1?x=1&token=canary-0001",
+        "https://h.example/v1?key=canary-0001 and https://h.example/v1?sig=canary-0001",
+        "https://canary-0001-without-a-name@h.example/repository.git",
+        "ACME_API_KEY_OLD=canary-0001",
     ],
 )
 def test_a_secret_beside_its_name_is_masked_wherever_it_stands(text: str) -> None:
@@ -82,11 +91,47 @@ def test_a_secret_beside_its_name_is_masked_wherever_it_stands(text: str) -> Non
     assert b"canary" not in masker.raw(b"\xff " + text.encode())
 
 
-def test_words_that_only_look_like_secrets_stay() -> None:
-    text = (
-        "max_tokens: 100, KEYBOARD=us, TOKENIZERS_PARALLELISM=no, http://127.0.0.1:8000/v1, the token = unit"
-    )
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_tokens: 100, KEYBOARD=us, TOKENIZERS_PARALLELISM=no, http://127.0.0.1:8000/v1, the token = unit",
+        "mine@http://127.0.0.1:8000/v1?key=MY_API_KEY_2&dialect=chat",
+        "uv run eval x --models.mine.key MY_API_KEY --limits.tokens 10000000 --token --verbose-output",
+        "https://h.example/list?page_token=abcdefgh&keyword=abcdefg1",
+    ],
+)
+def test_words_that_only_look_like_secrets_stay(text: str) -> None:
     assert Masker().text(text) == (text, 0)
+    assert json.loads(Masker().line(json.dumps([*text.split(), text]).encode())[0]) == [*text.split(), text]
+
+
+def test_a_secret_is_known_by_the_key_that_it_stands_under_and_tokens_of_a_model_are_none() -> None:
+    tokens = [{"token": " capital", "eos_token": "<|endoftext|>", "bytes": [32]}]
+    record = {"MY_VENDOR_TOKEN": "canary-1", "db": {"password": "c2"}, "api_key": None, "logprobs": tokens}
+    masked, count = Masker().line(json.dumps(record).encode())
+    assert json.loads(masked) == {
+        "MY_VENDOR_TOKEN": "[secret:MY_VENDOR_TOKEN]",
+        "db": {"password": "[secret:password]"},
+        "api_key": None,
+        "logprobs": tokens,
+    }
+    assert count == 2
+    assert Masker().line(masked) == (masked, 0)
+
+
+def test_a_secret_that_follows_its_option_in_a_list_of_words_is_masked() -> None:
+    words = ["vendor", "--vendor.api-key", "canary-1", "--token", "--n", "5"]
+    document = Masker().document(json.dumps({"command": words}))
+    assert json.loads(document)["command"] == [*words[:2], "[secret:api-key]", *words[3:]]
+
+
+def test_what_an_address_carries_beside_the_place_is_masked_whatever_its_name() -> None:
+    assert masked_url("https://h:1/v1?a=b2&key=MY_KEY&flag#end") == (
+        "https://h:1/v1?a=[secret:a]&key=[secret:key]&flag#end"
+    )
+    assert masked_url("https://me:pass@h/v1") == "https://[secret:login]@h/v1"
+    assert masked_url("http://127.0.0.1:8000/v1") == "http://127.0.0.1:8000/v1"
+    assert secrets_in("https://me:pass@h/v1?a=b&c=") == {"login": "me:pass", "a": "b"}
 
 
 def test_what_a_program_prints_of_its_environment_is_masked_by_name() -> None:
@@ -114,3 +159,83 @@ def test_names_of_secrets(name: str) -> None:
 )
 def test_names_that_only_look_like_secrets(name: str) -> None:
     assert not is_secret_name(name)
+
+
+TELLS = '''
+from hotswap import Finish, Harness, Job, Launch
+
+PROGRAM = """
+import json, os, sys, urllib.request
+key = os.environ["KEY"]
+open(sys.argv[1], "w").write(key)
+print("key on stdout:", key, flush=True)
+print(json.dumps({"key on stderr": json.dumps([key])}), file=sys.stderr)
+body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "my key is " + key}]}).encode()
+headers = {"content-type": "application/json", "authorization": "Bearer " + key}
+urllib.request.urlopen(urllib.request.Request(sys.argv[2], body, headers)).read()
+"""
+
+
+class Tells(Harness):
+    """A program that tells everyone the key that it was given."""
+
+    into: str
+    """Where it writes it for the test."""
+
+    def launch(self, job: Job) -> Launch:
+        url = f"{job.endpoint.url}/v1/chat/completions"
+        return Launch(argv=("python3", "-c", PROGRAM, self.into, url), env={"KEY": job.endpoint.key})
+'''
+
+
+def written(run: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())
+
+
+def test_a_program_that_prints_the_secret_it_was_given_leaves_it_in_no_log_and_no_trace(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tells.py").write_text(TELLS)
+    (tmp_path / "q.jsonl").write_text('{"prompt": "p", "answer": "42"}')
+    words = ("jsonl", "--taskset.path", "q.jsonl", "-H", f"./tells.py,into={tmp_path / 'told'}")
+    with Provider(say("42")) as provider:
+        done = evaluate(tmp_path, *words, "-m", f"scripted@{provider.url}")
+    key = (tmp_path / "told").read_bytes()
+    assert len(key) >= 8
+    (folder,) = (done.run / "logs").iterdir()
+    assert (folder / "stdout").read_bytes() == b"key on stdout: [secret:session]\n"
+    assert b"[secret:session]" in (folder / "stderr").read_bytes()
+    assert key not in written(done.run)
+    assert done.metrics["total"]["masked"] >= 1
+
+
+PRINTED = r"""cat <<'END'
+AZURE_OPENAI_API_KEY_2=canary-azure-0001
+export PGPASSWORD=not-by-our-names
+declare -x NPM_TOKEN="canary-npm-0002"
+RABBIT_PASSWORD=canary rabbit 0003
+SHELL=/bin/bash
+TOKENIZERS_PARALLELISM=true
+MONKEY=banana
+{"refresh_token": "canary-refresh-0004", "kind": "token"}
+Authorization: Bearer canary-bearer-0005
+GET https://svc:canary-url-0006@h.example/x?signature=canary-sig-0007
+END"""
+
+
+def test_secrets_that_a_tool_prints_are_masked_by_their_names_and_counted_in_the_summary(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "q.jsonl").write_text('{"prompt": "p", "answer": "42"}')
+    words = ("jsonl", "--taskset.path", "q.jsonl", "-H", "loop,tools=bash")
+    with Provider(call_tool("bash", {"command": PRINTED}), say("42")) as provider:
+        done = evaluate(tmp_path, *words, "-m", f"scripted@{provider.url}")
+    files = written(done.run)
+    assert b"canary" not in files
+    for kept in (b"SHELL=/bin/bash", b"TOKENIZERS_PARALLELISM=true", b"MONKEY=banana"):
+        assert kept in files
+    (trace,) = done.traces
+    count = json.dumps(trace).count("[secret:")
+    assert count >= 14  # seven in the command that was asked for, and seven in what it printed
+    assert done.metrics["total"]["masked"] == count
+    assert f"{count} secrets were masked in the traces." in done.stdout

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hotswap.errors import UsageError
+from hotswap.models import resolve as resolve_model
 from hotswap.settings import Given, Resolved, resolve
 from hotswap.settings.choices import parse_variant
 from hotswap.settings.layers import undotted
@@ -393,6 +394,55 @@ def test_a_key_that_was_written_into_a_file_is_refused_and_not_repeated(desk: De
     problems = desk.problems()
     assert len(problems) == 2
     assert not any("sk-12345" in problem or "s3cret" in problem for problem in problems)
+
+
+SECRETS = """\
+[models.idle]
+url = "https://gateway.example/v1?apikey=canary-1&region=canary-2"
+headers = { "X-Team-Token" = "canary-3", "X-Team" = "blue" }
+[models.used]
+url = "http://127.0.0.1:1/v1"
+headers = { "X-Gateway-Secret" = "canary-4" }
+[sampling.extra]
+api_key = "canary-5"
+"""
+
+
+def test_no_secret_of_an_address_a_header_or_a_field_is_saved_or_shown(desk: Desk) -> None:
+    desk.write(SECRETS)
+    resolved = desk.resolve({"model": "used"})
+    saved = resolved.to_toml()
+    assert "canary" not in saved + str([row for row in resolved.rows() if row[0] != "taskset.name"])
+    tables = tomllib.loads(saved)["models"]
+    assert tables["idle"]["url"] == "https://gateway.example/v1?apikey=[secret:apikey]&region=[secret:region]"
+    assert tables["idle"]["headers"] == {"X-Team-Token": "[secret:X-Team-Token]", "X-Team": "blue"}
+    assert set(resolved.secrets.values()) == {"canary-1", "canary-2", "canary-3", "canary-4"}
+
+
+def test_settings_that_were_masked_when_they_were_saved_must_be_given_again_by_who_uses_them(
+    desk: Desk,
+) -> None:
+    desk.write(SECRETS)
+    saved = desk.write(desk.resolve({"model": "used"}).to_toml(), "saved.toml").name
+    (problem,) = desk.problems(files=[saved])
+    assert problem.startswith("saved.toml:")
+    assert problem.endswith(
+        "sampling.extra.api_key is a secret, and was masked when it was saved: "
+        "give it again, as --sampling.extra.api_key VALUE"
+    )
+    again = desk.resolve({"sampling.extra.api_key": "canary-5"}, files=[saved])
+    with pytest.raises(UsageError, match=r"headers\.X-Gateway-Secret is a secret, and was masked"):
+        resolve_model("used", again.settings.model_tables(), {})
+    header = {"models.used.headers.X-Gateway-Secret": "canary-4", "sampling.extra.api_key": "canary-5"}
+    whole = desk.resolve(header, files=[saved])
+    upstream = resolve_model("used", whole.settings.model_tables(), {}).upstream
+    assert upstream.headers == {"X-Gateway-Secret": "canary-4"}
+
+
+def test_where_a_run_was_written_is_not_saved_so_that_it_runs_again(desk: Desk) -> None:
+    saved = desk.write(desk.resolve({"model": "openai/x", "output": "out"}).to_toml(), "saved.toml").name
+    again = desk.resolve(files=[saved])
+    assert (again.settings.output, again.settings.runs) == (None, Path("runs"))
 
 
 EVIL = '[models.mine]\nurl = "http://evil.example/v1"\nkey = "OPENAI_API_KEY"\n'

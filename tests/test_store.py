@@ -312,6 +312,31 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
     assert list(again.results()) == []
 
 
+NO_ROOM = """
+import resource, sys
+from pathlib import Path
+from hotswap.errors import UsageError
+from hotswap.store import RunDirectory, RunInfo
+limit = int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+try:
+    RunDirectory.create(Path(sys.argv[1]), RunInfo("quiz--1", "short", {"cells": ["long"] * 100}))
+except UsageError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("room", [0, 100])
+def test_a_directory_for_which_there_is_no_room_leaves_nothing_of_itself(tmp_path: Path, room: int) -> None:
+    out, err = python(NO_ROOM, tmp_path / "runs/new", room).communicate(timeout=60)
+    assert out == f"cannot make the run directory {tmp_path}/runs/new: File too large\n", err
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.md").write_text("mine")
+    assert python(NO_ROOM, tmp_path / "mine", room).communicate(timeout=60)[0].count("\n") == 1
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.md"]
+
+
 def test_nothing_can_be_added_after_the_end(tmp_path: Path) -> None:
     run = new(tmp_path / "run")
     run.close()

@@ -6,6 +6,7 @@ import re
 from urllib.parse import urlsplit
 
 from hotswap.errors import UsageError
+from hotswap.masking import masked_url
 
 VERSION = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
 """A path's segment that is a version: `v1`, `v4`, `v1beta`."""
@@ -30,7 +31,7 @@ def base_url(written: str, where: str) -> str:
     except ValueError:
         valid = False
     if not valid:
-        shown = _without_password(written)
+        shown = masked_url(_without_password(written))
         raise UsageError(f"{where}: {shown!r} is no address: write http://HOST:PORT/v1 or https://HOST/v1")
     if "@" in parts.netloc:
         advice = "put it into a variable, and name that as the key"

@@ -9,6 +9,7 @@ from typing import Any
 from hotswap import dialects
 from hotswap.contracts.model import Preset, Prices, Upstream
 from hotswap.errors import UsageError, did_you_mean
+from hotswap.masking import is_masked
 from hotswap.models.addresses import base_url
 from hotswap.models.choices import presets
 from hotswap.models.keys import Variable
@@ -38,6 +39,7 @@ class Draft:
 def lay_over(draft: Draft, table: Table, where: str) -> Draft:
     """Change a model by what a table says; what the table does not say stays. Null is as if not said."""
     _check(table, KEYS, where)
+    _refuse_masked(table, where)
     given = {name: value for name, value in table.items() if value is not None}
     if "url" in given:
         draft = _moved(draft, base_url(given["url"], where))
@@ -100,6 +102,29 @@ def _prices(old: Prices | None, given: Table, where: str) -> Prices | None:
 def _sampling(given: Table, where: str) -> Table:
     _check(given, SAMPLING, f"{where} sampling")
     return given
+
+
+def _refuse_masked(table: Table, where: str) -> None:
+    """Refuse what was masked when settings were saved: it cannot be used as it is."""
+    values = {
+        "url": table.get("url"),
+        **{f"headers.{name}": v for name, v in table.get("headers", {}).items()},
+    }
+    values |= {f"sampling.extra.{name}": v for name, v in _extra(table).items()}
+    masked = [name for name, value in values.items() if isinstance(value, str) and is_masked(value)]
+    if masked:
+        raise UsageError(
+            *(
+                f"{where}: {name} is a secret, and was masked when it was saved: give it again"
+                for name in masked
+            )
+        )
+
+
+def _extra(table: Table) -> Table:
+    sampling = table.get("sampling") or {}
+    extra: Table = sampling.get("extra") or {}
+    return extra
 
 
 def _check(given: Table, known: Collection[str], where: str) -> None:

@@ -1,6 +1,8 @@
 """Write resolved settings as a TOML file that needs no other layer.
 
-TOML has no null: it is written as "none", which every setting that may be null reads back.
+TOML has no null: it is written as "none", which every setting that may be null reads back. Where the run was
+written (`output`) is left out: to run it again takes another place. Secrets are masked: what an address carries
+beside the place, and text under a name that says so. A run that would need such a value is refused.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from hotswap.masking import is_secret_name, masked_url
 from hotswap.settings.choices import Choice
 from hotswap.settings.fields import ModelTable, Settings
 from hotswap.settings.layers import SELECTORS
@@ -25,7 +28,7 @@ closed = true
 
 def write(settings: Settings, chosen: Mapping[str, Sequence[Choice]]) -> str:
     """Get the text of the file."""
-    table = _table(settings)
+    table = {name: value for name, value in _table(settings).items() if name != "output"}
     table["models"] = {name: _set(model) for name, model in settings.models.items()}
     for kind in SELECTORS:
         table[kind] = {"name": [choice.text for choice in chosen[kind]]}
@@ -33,7 +36,16 @@ def write(settings: Settings, chosen: Mapping[str, Sequence[Choice]]) -> str:
             own = {name: value for name, value in choice.settings.items() if name not in choice.variant}
             if own:
                 table[kind].setdefault(choice.name, {}).update(own)
-    return HEAD + "".join(_lines((), table))
+    return HEAD + "".join(_lines((), masked(table)))
+
+
+def masked(value: Any, name: str = "") -> Any:
+    """Get a setting, or a table of them, without what is secret in it."""
+    if isinstance(value, Mapping):
+        return {key: masked(item, str(key)) for key, item in value.items()}
+    if not isinstance(value, str) or not value:
+        return value
+    return f"[secret:{name}]" if is_secret_name(name) else masked_url(value) if name == "url" else value
 
 
 def _table(section: BaseModel) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from hotswap import registry
 from hotswap.errors import UsageError, did_you_mean
+from hotswap.masking import is_masked, is_secret_name, secrets_in
 from hotswap.settings import closed
 from hotswap.settings.choices import Choice, configure, find, unknown_settings
 from hotswap.settings.fields import DEFAULT_PARTS, Sampling, Settings, is_list, sections, sentences
@@ -57,11 +58,24 @@ class Resolved:
         return {given.name: given.where for layer in self.layers for given in layer.given}
 
     def rows(self) -> Iterator[tuple[str, Any, str]]:
-        """Yield each setting's dotted name, value and origin. The settings of parts stand in `chosen`."""
+        """Yield each setting's dotted name, value and origin, for people: what is secret in it is masked.
+
+        The settings of parts stand in `chosen`.
+        """
         origins = self.origins
         for key, value in _values((), self.settings):
             name = dotted(key)
-            yield name, value, origins.get(name) or _origin_below(name, origins) or "default"
+            origin = origins.get(name) or _origin_below(name, origins) or "default"
+            yield name, closed.masked(value, key[-1]), origin
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """What addresses of models carry beside the place, and secret headers: to be masked by value too."""
+        found: dict[str, str] = {}
+        for table in self.settings.models.values():
+            found |= secrets_in(table.url or "")
+            found |= {name: value for name, value in table.headers.items() if is_secret_name(name)}
+        return found
 
     def sampling(self, model: Choice) -> dict[str, Any]:
         """Get what the run sets for a model's answers: `[sampling]`, and over it the model's own settings."""
@@ -92,6 +106,7 @@ def resolve(
     unfound: list[str] = []
     given = _layers(flags, files, environment, cwd)
     layers = tuple(_joined(_known(layer, problems), problems) for layer in given)
+    problems += _masked_values(layers)
     settings = _build(layers, problems)
     found: dict[str, tuple[Choice, ...]] = {}
     chosen: dict[str, tuple[Choice, ...]] = {}
@@ -119,6 +134,18 @@ def _layers(
 
 def _closes(given: Given) -> bool:
     return given.key == ("closed",) and given.value is True
+
+
+def _masked_values(layers: Sequence[Layer]) -> Iterator[str]:
+    """Refuse what was masked when settings were saved, unless a later layer gives it again.
+
+    What belongs to a model is left to whoever uses that model.
+    """
+    last = {item.key: item for layer in layers for item in layer.given}
+    for item in last.values():
+        if item.key[0] != "models" and isinstance(item.value, str) and is_masked(item.value):
+            again = f"give it again, as --{item.name} VALUE"
+            yield f"{item.where}: {item.name} is a secret, and was masked when it was saved: {again}"
 
 
 def _known(layer: Layer, problems: list[str]) -> Layer:

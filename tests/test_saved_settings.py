@@ -1,0 +1,62 @@
+"""Whole runs from saved settings, and what is in them: the same again in another place, and no secret."""
+
+from pathlib import Path
+
+import pytest
+from _kit.evals import Done, evaluate
+from _kit.provider import Provider, say
+
+TABLES = """\
+[models.idle]
+url = "https://gateway.example/v1?apikey=canary-key-01&x=canary-x-02"
+headers = { "X-Team-Token" = "canary-header-03" }
+[models.other]
+url = "https://gateway.example/v1?token=tiny5"
+"""
+
+
+def play(folder: Path, provider: Provider, *words: str) -> Done:
+    (folder / "q.jsonl").write_text('{"id": "a", "prompt": "p", "answer": "42"}')
+    return evaluate(folder, "jsonl", "--taskset.path", "q.jsonl", "-m", f"scripted@{provider.url}", *words)
+
+
+@pytest.mark.parametrize("output", ["out", "runs/mine"])
+def test_a_run_that_was_written_to_a_place_of_its_own_runs_again_in_a_new_one(
+    tmp_path: Path, output: str
+) -> None:
+    with Provider(lambda _: say("42")) as provider:
+        first = play(tmp_path, provider, "--output", output)
+        again = evaluate(tmp_path, "-f", f"{output}/eval.toml")
+        third = evaluate(tmp_path, "-f", f"{output}/eval.toml", "-o", "third")
+    assert (first.code, again.code, third.code) == (0, 0, 0), again.stderr + third.stderr
+    assert again.run.parent == tmp_path / "runs"
+    assert again.run.name.startswith("jsonl--")
+    assert (tmp_path / "third/metrics.json").exists()
+    assert "output" not in (tmp_path / output / "eval.toml").read_text()
+
+
+def test_secrets_of_models_that_a_run_does_not_use_are_in_none_of_its_files(tmp_path: Path) -> None:
+    (tmp_path / "eval.toml").write_text(TABLES)
+    typed = ("--models.idle.headers.X-Vendor-Secret", "canary-typed-04")
+    with Provider(lambda _: say("I know canary-x-02 and canary-header-03")) as provider:
+        done = play(tmp_path, provider, *typed)
+        assert done.code == 0, done.stderr
+        files = b"".join(path.read_bytes() for path in done.run.rglob("*") if path.is_file())
+        assert b"canary" not in files
+        assert b"tiny5" not in files
+        saved = (done.run / "eval.toml").read_text()
+        assert "https://gateway.example/v1?apikey=[secret:apikey]&x=[secret:x]" in saved
+        again = evaluate(tmp_path, "-f", str(done.run / "eval.toml"))
+    assert again.code == 0, again.stderr
+
+
+def test_a_dry_run_and_the_list_of_models_show_no_secret_of_an_address(tmp_path: Path) -> None:
+    (tmp_path / "eval.toml").write_text(TABLES)
+    with Provider(lambda _: say("42")) as provider:
+        dry = play(tmp_path, provider, "--dry-run")
+    listed = evaluate(tmp_path, "list", "models")
+    assert (dry.code, listed.code) == (0, 0)
+    for said in (dry.stdout, listed.stdout):
+        assert "[secret:apikey]" in said
+        assert "canary" not in said
+        assert "tiny5" not in said
