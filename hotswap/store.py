@@ -7,6 +7,7 @@
       traces.jsonl    one line a finished rollout
       results.jsonl   one small line a rollout, written at the end
       metrics.json  metrics.csv  metrics.md
+      exchanges/ROLLOUT.zst   the raw requests and answers
       logs/ROLLOUT/   what the program printed
 
 A rollout is finished when its whole line stands in traces.jsonl. The journal's line comes after it; where a
@@ -39,6 +40,8 @@ SETTINGS, INFO, JOURNAL, TRACES, RESULTS = (
 )
 SUMMARIES = ("metrics.json", "metrics.csv", "metrics.md")
 LATEST = "latest"
+EXCHANGES = "exchanges"
+"""The folder of the raw requests and answers."""
 
 
 @dataclass(frozen=True)
