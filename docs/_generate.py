@@ -43,6 +43,7 @@ PLACES = {
     "hotswap/": "what every run shares; knows no harness, runtime or taskset by name",
     "hotswap/contracts/": "the types that parts are made of: Task, Taskset, Harness, Runtime, Preset",
     "hotswap/dialects/": "one file a wire format",
+    "hotswap/graph/": "the messages of one rollout as a graph, and what kind of conversation each branch of it is",
     "hotswap/models/": "from a model's name to an endpoint, its key and its prices",
     "hotswap/presets/": "one file a provider, or a model that is served here",
     "hotswap/processes/": "processes: started cheaply, and ended for certain with all that came of them",

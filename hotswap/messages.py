@@ -6,7 +6,7 @@ in `extra`, as sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -40,10 +40,36 @@ class Message:
     @property
     def text(self) -> str:
         """The content as text; parts that are no text are left out."""
-        if self.content is None or isinstance(self.content, str):
-            return self.content or ""
-        parts = (part.get("text") if isinstance(part, dict) else part for part in self.content)
-        return "".join(part for part in parts if isinstance(part, str))
+        return "".join(texts(self.content))
+
+
+THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_text", "summary_text"})
+"""Types of parts in which a model thinks aloud."""
+
+
+def texts(content: Any) -> Iterator[str]:
+    """Get the texts of a message's content in their order, whatever its dialect; what the model thought is none."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list | tuple):
+        for part in content:
+            yield from texts(part if isinstance(part, str) else _spoken(part))
+
+
+def _spoken(part: Any) -> Any:
+    """The text of one part, or the parts of an item that is a whole message."""
+    if not isinstance(part, Mapping) or part.get("type") in THOUGHTS or part.get("thought") is True:
+        return None
+    text = part.get("text")
+    if isinstance(text, str):
+        return text
+    inner = part.get("content") if part.get("type") == "message" else None
+    return [one for one in inner if _flat(one)] if isinstance(inner, list) else inner
+
+
+def _flat(part: Any) -> bool:
+    """Whether a part holds its text itself: a message within a message is none."""
+    return not (isinstance(part, Mapping) and part.get("type") == "message")
 
 
 @dataclass(frozen=True)
