@@ -42,18 +42,18 @@ def whole_output(response: Mapping[str, Any]) -> list[Item]:
     """Get the items of a response object."""
     output = response.get("output")
     items = output if isinstance(output, list) else []
-    return [Item(item, table(item).get("status") not in UNFINISHED) for item in items]
+    return [Item(item, text_or_none(table(item).get("status")) not in UNFINISHED) for item in items]
 
 
 def conclude(
     response: Mapping[str, Any], items: Iterable[Item], usage: Any, error: ProviderError | None
 ) -> Answer:
     """Get the answer that a response object and its items amount to."""
-    items, status = unique(items), response.get("status")
+    items, status = unique(items), text_or_none(response.get("status"))
     messages = _read_messages(items, error is not None) if items or status not in PENDING else ()
     answer = Answer(
         messages=messages,
-        finish=_read_finish(response, messages) if error is None else None,
+        finish=_read_finish(status, response, messages) if error is None else None,
         usage=_read_usage(table(usage)),
         model=text_or_none(response.get("model")),
         error=error,
@@ -64,8 +64,8 @@ def conclude(
 
 def read_failure(error: Mapping[str, Any]) -> ProviderError:
     """Read an error object that came with a success. One that we wrote says its type in our own word."""
-    ours = error.get("type") if error.get("type") in TYPES else None
-    return to_error({**error, "code": ours} if ours else error, 200)
+    ours = text_or_none(error.get("type"))
+    return to_error({**error, "code": ours} if ours in TYPES else error, 200)
 
 
 def unique(items: Iterable[Item]) -> list[Item]:
@@ -99,13 +99,14 @@ def _half_call(item: Item) -> ToolCall | None:
     return call
 
 
-def _read_finish(response: Mapping[str, Any], messages: Sequence[Message]) -> Finish | None:
-    status = response.get("status")
+def _read_finish(
+    status: str | None, response: Mapping[str, Any], messages: Sequence[Message]
+) -> Finish | None:
     if status in PENDING:
         return None
     if status == "incomplete":
         reason = table(response.get("incomplete_details")).get("reason")
-        return REASONS.get(reason if isinstance(reason, str) else "", "other")
+        return REASONS.get(text_or_none(reason), "other")
     if status == "cancelled":
         return "other"
     return "tool_calls" if any(message.tool_calls for message in messages) else "stop"

@@ -50,7 +50,7 @@ class ResponsesAssembler(Assembler):
             self._take_response(kind, value)
         elif kind.startswith("response."):
             self._take_item_event(kind, value)
-        else:
+        if not kind.startswith("response."):
             self._note_error(_find_failure(kind, event.name, value))
 
     def _take_response(self, kind: str, event: Mapping[str, Any]) -> None:
