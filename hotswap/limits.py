@@ -62,14 +62,18 @@ class WindDown:
     reason: str | None = None
     """`budget` or `interrupted`; null while the run goes on."""
     event: asyncio.Event = field(default_factory=asyncio.Event)
+    interrupted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set where a person ends the run: then what waits to be scored is given up too."""
     phase: Literal["preparing", "playing", "concluding"] = "preparing"
     """What the run is at. Only playing can be wound down; concluding is short, and is not broken off."""
 
     def begin(self, reason: str) -> None:
-        """Begin it; the first reason stays."""
-        if self.reason is None:
+        """Begin it. The first reason stays, but for a person's interrupt: that is obeyed after a budget's end, too."""
+        if self.reason is None or reason == "interrupted":
             self.reason = reason
             self.event.set()
+        if reason == "interrupted":
+            self.interrupted.set()
 
 
 def cost(usage: Usage, prices: Prices | None) -> float | None:

@@ -24,11 +24,12 @@ from hotswap.contracts.runtime import Box, Command, File, Gate, Needs, Process, 
 from hotswap.contracts.task import Task
 from hotswap.errors import ErrorRecord, Fault, blame
 from hotswap.limits import Limits, WindDown
+from hotswap.processes import carry_through
 from hotswap.provision import Program
 from hotswap.proxy.session import Session
-from hotswap.scoring import Scores, apply
+from hotswap.scoring import Scores, apply, beside
 from hotswap.trace import CellRecord, LaunchRecord, TaskRecord, Timing, Trace
-from hotswap.verdict import INTERRUPTED, Ending, Verdict, decide
+from hotswap.verdict import BROKEN_OFF, INTERRUPTED, Ending, Verdict, decide
 from hotswap.vitals import vitals
 
 REFUSED_GRACE_S = 10.0
@@ -82,20 +83,22 @@ async def play(rollout: Rollout, services: Services) -> Trace:
     lineup = services.lineup(rollout.cell)
     trace = _blank(rollout, lineup)
     session = services.session(rollout)
+    verdict = None
     try:
-        with blame("hotswap", "agent"):
-            async with _box(rollout, lineup, services, trace) as box:
-                verdict = await _run_agent(_Stage(rollout, lineup, services, session, box, trace))
-                await _score(rollout, services, trace, verdict)
+        try:
+            with blame("hotswap", "agent"):
+                async with _box(rollout, lineup, services, trace) as box:
+                    verdict = await _run_agent(_Stage(rollout, lineup, services, session, box, trace))
+                    await _score(rollout, services, trace, verdict)
+        finally:
+            await carry_through(session.close())
     except Fault as fault:
         _record(trace, fault.record)
     except asyncio.CancelledError:
         if services.winding_down.reason != "interrupted":
             raise
-        _break_off(trace)
-    finally:
-        await session.close()
-        session.write(trace)
+        _break_off(trace, verdict)
+    session.write(trace)
     trace.metrics = {**vitals(trace), **trace.metrics}
     return trace
 
@@ -203,7 +206,6 @@ async def _start(stage: _Stage, command: Command) -> Process:
     over = stage.services.winding_down
     async with stage.services.starting:
         if over.reason is not None:
-            stage.trace.stop = over.reason
             raise Fault("user", "agent", over.reason, "the run ended before the program was started")
         stage.session.begin()
         process = await stage.box.start(command)
@@ -259,18 +261,23 @@ async def _score(rollout: Rollout, services: Services, trace: Trace, verdict: Ve
     trace.timing.scoring_s = time.monotonic() - began
 
 
-def _break_off(trace: Trace) -> None:
-    """Note that the person stopped the rollout; what was scored by then stays. The cancellation ends here."""
+def _break_off(trace: Trace, verdict: Verdict | None) -> None:
+    """Note that the person stopped the rollout; what was decided by then stays. The cancellation ends here."""
     if (task := asyncio.current_task()) is not None:
         task.uncancel()
-    if trace.outcome != "scored":
-        trace.stop = "interrupted"
+    if verdict is None:
         _record(trace, INTERRUPTED)
+    elif verdict.scorable and trace.outcome != "scored":
+        _record(trace, BROKEN_OFF)
 
 
 def _record(trace: Trace, error: ErrorRecord) -> None:
-    """Note an error; the first one stays, since it is the cause of the others."""
-    if trace.error is None:
+    """Note an error; the first one stays, since it is the cause of the others. That the user ended the rollout comes
+    before what was noted beside a score, such as a time limit: there is none because of that."""
+    if error.blame == "user":
+        trace.stop = error.type
+        trace.error = beside(error, trace.error) if trace.error else error
+    elif trace.error is None:
         trace.error = error
 
 

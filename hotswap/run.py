@@ -12,7 +12,7 @@ import platform
 import resource
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -53,7 +53,8 @@ class Watch:
     winding_down: WindDown = field(default_factory=WindDown)
     pilot: int | None = None
     """Play this many tasks first, and go on only if `approve` says so."""
-    approve: Callable[[Progress], Awaitable[bool]] | None = None
+    approve: Callable[[Progress], Coroutine[Any, Any, bool]] | None = None
+    """It is cancelled where the run is ended before there is an answer."""
 
 
 @dataclass(frozen=True)
@@ -180,12 +181,26 @@ class Stage:
             winding_down=watch.winding_down,
         )
         stop = None
-        async with _ended_after(settings.budget.seconds, watch.winding_down):
+        async with _ended_after(settings.budget.seconds, watch.winding_down), self._scoring_while_wanted():
             try:
                 stop = await self._play_with_pilot(scheduler)
             except* StoreError as errors:
                 stop = str(next(_leaves(errors)))
         return stop or self._why_ended_early()
+
+    @asynccontextmanager
+    async def _scoring_while_wanted(self) -> AsyncIterator[None]:
+        """When a person interrupts the run, rollouts that wait to be scored are given up."""
+        watch = asyncio.ensure_future(self._withdraw_when_interrupted())
+        try:
+            yield
+        finally:
+            watch.cancel()
+
+    async def _withdraw_when_interrupted(self) -> None:
+        await self.winding_down.interrupted.wait()
+        for taskset in self._run.tasksets.values():
+            taskset.withdraw()
 
     def _why_ended_early(self) -> str | None:
         """`interrupted`; `budget`, also where it only cut rollouts short; null where nothing was."""
@@ -205,10 +220,25 @@ class Stage:
         over = self.winding_down.reason or self._budget.over()
         if over or not rest:
             return None
-        if not await self._watch.approve(self._watch.progress):
+        approved = await self._unless_over(self._watch.approve(self._watch.progress))
+        if self.winding_down.reason is not None:
+            return None
+        if not approved:
             return "pilot"
         await scheduler.run(iter(rest))
         return None
+
+    async def _unless_over(self, question: Coroutine[Any, Any, bool]) -> bool:
+        """Await a person's answer; the end of the run is not kept waiting for it, and then it is no."""
+        asked = asyncio.ensure_future(question)
+        over = asyncio.ensure_future(self.winding_down.event.wait())
+        try:
+            await asyncio.wait((asked, over), return_when=asyncio.FIRST_COMPLETED)
+            return asked.done() and asked.result()
+        finally:
+            over.cancel()
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
 
     def _split(self, everything: Iterator[Rollout], tasks: int) -> tuple[list[Rollout], list[Rollout]]:
         """Get the first attempts at the first tasks of every taskset, and the rest."""

@@ -21,6 +21,9 @@ UNPAID = ErrorRecord("user", "agent", "budget", "the run's budget was spent befo
 INTERRUPTED = ErrorRecord(
     "user", "agent", "interrupted", "the run was interrupted while the program was working"
 )
+BROKEN_OFF = ErrorRecord(
+    "user", "scoring", "interrupted", "the run was interrupted while the rollout was scored"
+)
 
 
 @dataclass(frozen=True)

@@ -348,7 +348,7 @@ def test_the_function_that_blocks_the_others_is_found_and_they_are_scored(tmp_pa
         ("os.kill(os.getpid(), 9)", "SIGKILL"),
     ],
 )
-def test_a_crash_is_the_tasksets_fault_and_the_worker_comes_back(
+def test_a_crash_while_scoring_is_the_scorers_fault_and_the_worker_comes_back(
     tmp_path: Path, crash: str, ended: str
 ) -> None:
     body = f"""
@@ -372,7 +372,7 @@ def test_a_crash_is_the_tasksets_fault_and_the_worker_comes_back(
     crashed, *others = asyncio.run(three())
     assert values(crashed) == {"crashes": None, "right": 1.0}
     assert crashed.error is not None
-    assert (crashed.error.blame, crashed.error.stage, crashed.error.type) == ("taskset", "scoring", "crash")
+    assert (crashed.error.blame, crashed.error.stage, crashed.error.type) == ("scorer", "scoring", "crash")
     assert (
         f"crashes ended the worker process ({'signal ' if 'SIG' in ended else ''}{ended})"
         in crashed.error.message

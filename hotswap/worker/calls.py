@@ -72,6 +72,8 @@ class Calls:
         self._late: Call | None = None
         """The call whose function hangs, for which the worker is being ended."""
         self._idle_deaths = 0
+        self._withdrawn = False
+        """No further rollout is to be scored."""
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -79,7 +81,18 @@ class Calls:
     def add(self, call: Call) -> None:
         """Send a call, at once or when the worker is up."""
         self._calls[call.id] = call
-        self._pump()
+        if self._withdrawn and call.op == "score":
+            self._give_up(call)
+        else:
+            self._pump()
+
+    def withdraw(self) -> None:
+        """Let no further rollout be scored: those that wait get a Fault (user) as their answer, and so does each that
+        is added later. What is running goes on."""
+        self._withdrawn = True
+        for call in list(self._calls.values()):
+            if call.op == "score" and call.running is None:
+                self._give_up(call)
 
     def attach(self, process: WorkerProcess) -> None:
         """A worker has been started: send it what waits."""
@@ -116,6 +129,9 @@ class Calls:
         self._process = None
         late, self._late = self._late, None
         running = [call for call in self._calls.values() if call.running is not None]
+        unwanted = [call for call in self._calls.values() if call.running is None and call.answer.done()]
+        for call in unwanted:
+            self._settle(call, None)
         for call in self._calls.values():
             call.stop_timer()
             call.sent = False
@@ -142,6 +158,18 @@ class Calls:
         for call in due:
             call.sent = True
             self._process.send(call.frame())
+
+    def _give_up(self, call: Call) -> None:
+        """Answer a call that has not begun. One that was sent is kept until the worker says that it skipped it: it may
+        be about to begin, and is then still held to its time limit."""
+        message = f"the run was interrupted before task {call.task!r} was scored"
+        withdrawn = Fault("user", "scoring", "interrupted", message)
+        if not call.sent or self._process is None:
+            self._settle(call, withdrawn)
+            return
+        if not call.answer.done():
+            call.answer.set_exception(withdrawn)
+        self._process.send(json.dumps({"id": call.id, "op": "skip"}).encode())
 
     def _settle(self, call: Call, result: Any) -> None:
         call.stop_timer()
@@ -188,7 +216,7 @@ class Calls:
         """Note a function as the one that ended the worker; the rollout goes on with its other functions."""
         function = call.running or ""
         message = f"{function} ended the worker process ({ended}), on task {call.task!r}"
-        error = ErrorRecord("taskset", "scoring", "crash", message, tail[-DETAIL_LIMIT:] if tail else None)
+        error = ErrorRecord("scorer", "scoring", "crash", message, tail[-DETAIL_LIMIT:] if tail else None)
         if hung:
             error = fault(function, call.task, "timeout", out_of_time(call.limits[function]), tail)
         if function not in call.limits:  # it died in building the taskset again

@@ -7,6 +7,7 @@ them is met.
 A frame is four bytes of length and a JSON object, which says what it is by its keys:
 
     to the worker   {"id": 7, "op": "score", "taskset": {...}, "failed": {...}, "task": {...}, "trace": {...}}
+                    {"id": 7, "op": "skip"}                           do not begin this call, if it still waits
     from it         {"hello": {"pid": 4711, "python": "3.12.1"}}      once
                     {"id": 7, "at": "right"}                          this scoring function, or op, starts now
                     {"id": 7, "ok": ...}
@@ -158,6 +159,8 @@ class Child:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._steps: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._skipped: set[int] = set()
+        """Calls that are not to begin."""
         self._opened: dict[int, Opened] = {}
         self._clock = Clock()
         self._loop = Loop()
@@ -170,7 +173,10 @@ class Child:
 
     def _listen(self) -> None:
         for frame in self._channel.frames():
-            self._steps.put(partial(self._answer, frame))
+            if frame["op"] == "skip":
+                self._skipped.add(frame["id"])
+            else:
+                self._steps.put(partial(self._answer, frame))
         self._steps.put(None)
         time.sleep(LEAVE_S)
         os._exit(1)  # still here: the main thread, or a thread that a taskset left, does not end
@@ -179,7 +185,9 @@ class Child:
         """Do what a call asks. Only scoring may still be under way when this returns."""
         call = frame["id"]
         try:
-            if frame["op"] == "score":
+            if call in self._skipped:
+                self._channel.send({"id": call, "ok": None})
+            elif frame["op"] == "score":
                 self._score(frame)
             else:
                 self._channel.send({"id": call, "at": frame["op"]})

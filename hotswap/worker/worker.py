@@ -128,6 +128,10 @@ class Worker:
         self._wanted.set()
         return call.answer
 
+    def withdraw(self) -> None:
+        """Let no further rollout be scored; for an open taskset's use."""
+        self._calls.withdraw()
+
     def next_id(self) -> int:
         return next(self._ids)
 
@@ -198,7 +202,7 @@ class OpenTaskset:
     async def score(self, task: Task, trace: Trace) -> Scores:
         """Run every scoring function on a rollout. What goes wrong in them stands in the scores.
 
-        Raises Fault (taskset) where they cannot be run at all.
+        Raises Fault (taskset) where they cannot be run at all, and Fault (user) after `withdraw`.
         """
         body = (self._json, task, trace)
         fields = await asyncio.to_thread(_fields, *body) if _is_large(task, trace) else _fields(*body)
@@ -207,6 +211,10 @@ class OpenTaskset:
             return records.read(Scores, await self._worker.send(call))
         except UsageError as error:
             raise Fault("taskset", "scoring", "load", str(error), error.detail) from error
+
+    def withdraw(self) -> None:
+        """Let no further rollout be scored, in this worker: whoever waits gets a Fault. What is running goes on."""
+        self._worker.withdraw()
 
     async def close(self) -> None:
         """Let go of it in the worker."""
