@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from hotswap.cli._ask import ask
 from hotswap.cli._interrupt import INTERRUPTED, interruptible
 from hotswap.cli._live import Live, clock
 from hotswap.cli._say import count, program, progress_console, result_console, visible
@@ -80,7 +81,7 @@ async def _approve(progress: Progress, yes: bool, console: Console) -> bool:
         _say(console, "no terminal to ask in: stopped after the pilot; --yes goes on")
         return False
     while True:
-        answer = (await asyncio.to_thread(console.input, "Go on? [y/N] ", markup=False)).strip().lower()
+        answer = (await ask("Go on? [y/N] ", console)).strip().lower()
         if answer in ("y", "yes", "n", "no", ""):
             return answer in ("y", "yes")
 
