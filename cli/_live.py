@@ -56,15 +56,12 @@ class Live:
 
 
 async def _redraw(progress: Progress, console: Console) -> None:
-    from rich import live
+    from hotswap.cli._picture import Picture
 
-    with live.Live(
-        get_renderable=lambda: _picture(progress, console.width),
-        console=console,
-        transient=True,
-        refresh_per_second=5,
-    ):
-        await asyncio.Event().wait()
+    with Picture(lambda width: _look(progress, width), console) as picture:
+        while True:
+            picture.draw()
+            await asyncio.sleep(POLL_S)
 
 
 async def _print_lines(progress: Progress, console: Console) -> None:
@@ -87,7 +84,7 @@ def plain_line(progress: Progress) -> str:
     return f"{progress.done}/{progress.planned} done, {', '.join(_facts(progress))}, {_pace(progress)}"
 
 
-def _picture(progress: Progress, width: int) -> RenderableType:
+def _look(progress: Progress, width: int) -> RenderableType:
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
