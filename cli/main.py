@@ -22,7 +22,7 @@ from hotswap import __version__
 from hotswap.cli._say import called, program
 from hotswap.errors import HotswapError, UsageError
 
-OK, CANNOT_WORK, INTERRUPTED = 0, 2, 130
+OK, CANNOT_WORK, INCOMPLETE, INTERRUPTED = 0, 2, 3, 130
 DEFAULT = "run"
 COMPLETION = (["--install-completion"], ["--show-completion"])
 
@@ -63,15 +63,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     _survive_any_locale()
     try:
-        return _dispatch(words)
+        code = _dispatch(words)
+        sys.stdout.flush()
+        return code
     except HotswapError as error:
         problems = error.problems if isinstance(error, UsageError) else (str(error),)
         return _refuse(*problems, *_meant_a_command(words))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has left: `... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return OK
+    except OSError as error:
+        if not _output_fails():
+            raise
+        _discard_output()
+        print(f"{called()}: standard output cannot be written: {error.strerror}", file=sys.stderr)
+        return INCOMPLETE
 
 
 def commands() -> dict[str, Path]:
@@ -100,6 +108,7 @@ def _dispatch(words: list[str]) -> int:
     if words[0] == "--version":
         print(f"hotswap {__version__}")
         return OK
+    _refuse_no_folder()
     name, *rest = words if words[0] in commands() else (DEFAULT, *words)
     module = import_module(f"hotswap.cli.{name}")
     if hasattr(module, "main"):
@@ -120,6 +129,28 @@ def _refuse(*problems: str) -> int:
     for line in "\n".join(problems).splitlines():
         print(f"{called()}: {line}", file=sys.stderr)
     return CANNOT_WORK
+
+
+def _refuse_no_folder() -> None:
+    """Refuse a working directory that was deleted: settings and runs have their place below it."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the working directory does not exist any more: change to one that does") from None
+
+
+def _output_fails() -> bool:
+    """Whether standard output is what raises: then it still holds what it could not write."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
+def _discard_output() -> None:
+    """Let what was not written go, so that Python does not try again, and complain, at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _survive_any_locale() -> None:
