@@ -189,8 +189,12 @@ class Local(Runtime):
     @asynccontextmanager
     async def box(self, needs: Needs) -> AsyncIterator[Box]:
         folder = self._folder()
-        entrust(folder)
-        box = self.box_type(folder, needs, self._environment)
+        try:
+            box = self.box_type(folder, needs, self._environment)
+        except BaseException:
+            remove_folder(str(folder), REMOVAL_S)
+            release(folder)
+            raise
         try:
             yield box
         finally:
@@ -207,8 +211,14 @@ class Local(Runtime):
         return os.path.realpath(DISK if _usable(DISK) else tempfile.gettempdir())
 
     def _folder(self) -> Path:
+        """Make a box's folder. It is entrusted before it is there: no kill comes between."""
         folder = Path(f"{self._parent}/hotswap-{os.urandom(5).hex()}")
-        folder.mkdir(mode=0o700)  # fails where someone else has made it
+        entrust(folder)
+        try:
+            folder.mkdir(mode=0o700)  # fails where someone else has made it
+        except OSError:
+            release(folder)
+            raise
         return folder
 
 
