@@ -24,7 +24,7 @@ def main(words: Sequence[str]) -> int:
     if line.dry_run:
         from hotswap.cli._dry_run import show
 
-        return show(resolved)
+        return show(resolved, line.json)
     from hotswap.cli._play import play
 
     return play(resolved, line)

@@ -7,8 +7,8 @@ runtimes, and checks that each pairing can work. All that is wrong is one UsageE
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -29,8 +29,8 @@ from hotswap.store import refuse_taken
 from hotswap.trace import CellRecord
 from hotswap.worker.worker import OpenTaskset, Worker
 
-SLOW_S = 1.5
-"""Loading that takes longer is announced."""
+SLOW_S, AGAIN_S = 1.5, 5.0
+"""Loading that takes longer is announced, and so often it is said how far it has come."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,11 @@ async def planned(
         plan = cells(resolved.chosen)
         found = _models(resolved, environment)
         parts = _build(plan)
-        with _said_when_slow(say, f"{_title(plan)}: loading the tasks"):
-            tasks = {text: await _select(taskset, resolved.settings) for text, taskset in tasksets.items()}
+        reading = _Reading(_title(plan), say)
+        async with reading.said_while_slow():
+            tasks = {
+                text: await _select(taskset, resolved.settings, reading) for text, taskset in tasksets.items()
+            }
         ready = tuple(
             PlannedCell(
                 cell,
@@ -113,6 +116,7 @@ async def planned(
             for cell in plan
         )
         _check(resolved, ready, tasks)
+        _say_what_is_short(resolved, tasks, say)
         yield PlannedRun(resolved, ready, tasks, tasksets)
 
 
@@ -125,19 +129,47 @@ def _title(plan: Sequence[Cell]) -> str:
     return f"{names['taskset']}: {', '.join(parts)}"
 
 
-@contextmanager
-def _said_when_slow(say: Say, line: str) -> Iterator[None]:
-    """Say what takes so long, where it does: a data set may have to be fetched."""
-    timer = asyncio.get_running_loop().call_later(SLOW_S, say, line)
-    try:
-        yield
-    finally:
-        timer.cancel()
+@dataclass
+class _Reading:
+    """Says what takes so long, and how far it has come: a data set may have to be fetched, or read to its end."""
+
+    title: str
+    say: Say
+    read: int = 0
+
+    @asynccontextmanager
+    async def said_while_slow(self) -> AsyncIterator[None]:
+        saying = asyncio.ensure_future(self._say_again_and_again())
+        try:
+            yield
+        finally:
+            saying.cancel()
+
+    async def counted(self, tasks: AsyncGenerator[Task, None]) -> AsyncGenerator[Task, None]:
+        async with aclosing(tasks):
+            async for task in tasks:
+                self.read += 1
+                yield task
+
+    async def _say_again_and_again(self) -> None:
+        await asyncio.sleep(SLOW_S)
+        while True:
+            self.say(f"{self.title}: loading the tasks, {self.read:,} read so far")
+            await asyncio.sleep(AGAIN_S)
 
 
-async def _select(taskset: OpenTaskset, settings: Settings) -> list[Task]:
-    async with aclosing(taskset.tasks(_enough(settings))) as tasks:
+async def _select(taskset: OpenTaskset, settings: Settings, reading: _Reading) -> list[Task]:
+    async with aclosing(reading.counted(taskset.tasks(_enough(settings)))) as tasks:
         return await select(tasks, settings, endless=taskset.info.endless)
+
+
+def _say_what_is_short(resolved: Resolved, tasks: Mapping[str, list[Task]], say: Say) -> None:
+    """Say where there are fewer tasks than a number that was asked for."""
+    settings = resolved.settings
+    what = "were selected" if settings.select or settings.exclude else "are all that it has"
+    for text, selected in tasks.items():
+        if settings.tasks is not None and len(selected) < settings.tasks:
+            say(f"taskset {text!r}: {settings.tasks} tasks were asked for (-n), and {len(selected)} {what}")
 
 
 async def _open(resolved: Resolved, worker: Worker) -> dict[str, OpenTaskset]:
