@@ -20,7 +20,7 @@ class Down:
 
     def __init__(self, request: web.BaseRequest, tape: Tape) -> None:
         self._request = request
-        self._tape = tape
+        self.tape = tape
         self._response: web.StreamResponse | None = None
         self._sign: Sign | None = None
         self._quiet_s = 0.0
@@ -41,7 +41,7 @@ class Down:
         """Send an answer in one piece."""
         response = web.Response(status=status, headers=headers, body=body)
         self._note(status, headers)
-        self._tape.chunks.append((self._elapsed(), body))
+        self.tape.chunks.append((self._elapsed(), body))
         await response.prepare(self._request)
         await response.write_eof()
         return response
@@ -93,7 +93,7 @@ class Down:
         """Send the next bytes of a stream that has begun."""
         assert self._response is not None
         self._written = time.monotonic()
-        self._tape.chunks.append((self._elapsed(), data))
+        self.tape.chunks.append((self._elapsed(), data))
         await self._response.write(data)
 
     async def end(self, rest: bytes = b"") -> web.StreamResponse:
@@ -101,9 +101,17 @@ class Down:
         assert self._response is not None
         self.stop_signs()
         if rest:
-            self._tape.chunks.append((self._elapsed(), rest))
+            self.tape.chunks.append((self._elapsed(), rest))
         await self._response.write_eof(rest)
         return self._response
+
+    async def drop(self) -> web.StreamResponse:
+        """Close the connection without an answer."""
+        self.stop_signs()
+        self.tape.cut = True
+        if self._request.transport is not None:
+            self._request.transport.close()
+        return web.Response()
 
     async def cut(self, rest: bytes = b"") -> web.StreamResponse:
         """Break the stream off, so that nobody can take it for whole."""
@@ -111,13 +119,13 @@ class Down:
         self.stop_signs()
         if rest:
             await self.write(rest)
-        self._tape.cut = True
+        self.tape.cut = True
         if self._request.transport is not None:
             self._request.transport.close()
         return self._response
 
     def _note(self, status: int, headers: CIMultiDict[str]) -> None:
-        self._tape.status, self._tape.headers = status, tuple(headers.items())
+        self.tape.status, self.tape.headers = status, tuple(headers.items())
 
     def _elapsed(self) -> float:
-        return time.time() - self._tape.started
+        return time.time() - self.tape.started

@@ -16,6 +16,7 @@ from multidict import CIMultiDict
 
 from hotswap.dialects import parse
 from hotswap.messages import Answer, ProviderError
+from hotswap.proxy.chaos import RETRY_AFTER_S, SLOW_S, TYPES
 from hotswap.proxy.down import Down
 from hotswap.proxy.session import Call, Session
 from hotswap.proxy.stream import Stream, inflate, inflater
@@ -82,19 +83,42 @@ class Exchange:
             self._session.abandon(self._call, f"the call was broken off ({type(error).__name__})")
         tape.cut = True
 
+    @property
+    def _cuts(self) -> bool:
+        return self._call.record.fault == "cut"
+
     async def _within_deadline(self, down: Down) -> web.StreamResponse:
         deadline = self._session.deadline
         if deadline is None:
-            return await self._repeat(down)
+            return await self._answer(down)
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())) as limit:
-                return await self._repeat(down)
+                return await self._answer(down)
         except TimeoutError:
             if not limit.expired():
                 raise
         self._session.abandon(self._call, "the rollout's time was up")
         self._session.refuse("seconds")
         return await self._say_error(down, 400, "limit_reached", refusal("seconds"))
+
+    async def _answer(self, down: Down) -> web.StreamResponse:
+        chaos = self._session.request.chaos
+        if chaos is None:
+            return await self._repeat(down)
+        fault = chaos.draw()
+        down.tape.fault = self._call.record.fault = fault
+        if fault == "slow":
+            await asyncio.sleep(SLOW_S)
+        if fault in (None, "slow", "cut"):
+            return await self._repeat(down)
+        self._session.spoil(self._call)
+        if fault == "drop":
+            return await down.drop()
+        type, words = TYPES.get(fault, "server"), f"HTTP {fault}, put in on purpose"  # noqa: A001
+        headers = CIMultiDict({"Content-Type": "application/json"})
+        if fault == "429":
+            headers["Retry-After"] = str(RETRY_AFTER_S)
+        return await down.whole(int(fault), headers, self._dialect.write_error(int(fault), type, words))
 
     async def _repeat(self, down: Down) -> web.StreamResponse:
         if self._call.streams:
@@ -164,6 +188,10 @@ class Exchange:
             incoming.status >= 400 or answer.error.retryable or answer.error.type == "malformed"
         ):
             return self._failure(answer, incoming.status, headers, raw)
+        if self._cuts:
+            self._session.spoil(self._call, answer)
+            await down.begin(incoming.status, headers)
+            return await down.cut(raw[: len(raw) // 2])
         self._session.conclude(self._call, answer, first_byte_s)
         if down.begun:
             return await self._say_unexpected(answer, down)
@@ -226,10 +254,16 @@ class Exchange:
         if "Content-Encoding" not in headers:
             down.keep_alive(stream.assembler.keep_alive, self._policy.quiet_s)
         while (ready := await stream.read()) is not None:
+            if self._cuts and ready:
+                self._session.spoil(self._call, Answer(usage=stream.answer().usage))
+                return await down.cut(ready[: len(ready) // 2])
             if stream.ended:
                 self._conclude(stream, incoming.status, started)
             if ready:
                 await down.write(ready)
+        if self._cuts:
+            self._session.spoil(self._call, stream.answer())
+            return await down.cut(stream.rest[: len(stream.rest) // 2])
         answer = self._conclude(stream, incoming.status, started)
         if answer.error is not None and answer.error.type == "truncated":
             return await down.cut(stream.rest)  # never a normal end that the provider did not make

@@ -25,6 +25,7 @@ from hotswap.graph import Graph
 from hotswap.limits import Budget, Limits, cost
 from hotswap.messages import Answer, ProviderError, Usage
 from hotswap.proxy.body import Body, read_body
+from hotswap.proxy.chaos import Chaos
 from hotswap.proxy.tape import Source, Tape
 from hotswap.proxy.upstream import CallPolicy
 from hotswap.trace import BranchKind, CallRecord, CallTry, HelperRecord, Trace
@@ -52,6 +53,8 @@ class SessionRequest:
     """Takes each raw exchange when it is over."""
     source: Source | None = None
     """Answers in the provider's place."""
+    chaos: Chaos | None = None
+    """What is done to the program on purpose."""
 
 
 @dataclass(frozen=True)
@@ -310,6 +313,21 @@ class Session:
         if not self._closed and call.busy:
             self._settle(call)
             call.record.error = ErrorRecord("hotswap", "agent", "untranslatable", why)
+
+    def spoil(self, call: Call, answer: Answer | None = None) -> None:
+        """Record that a call failed by our own misbehaviour; an answer that the provider gave is paid all the same.
+
+        It is no fault of the provider's: a program that does not get over it has failed.
+        """
+        if self._closed or not call.busy:
+            return
+        self._settle(call)
+        if answer is not None:
+            self._spend(call.record, answer)
+        call.record.duration_s = (call.record.duration_s or 0.0) + time.monotonic() - call.opened
+        call.record.error = ErrorRecord("hotswap", "agent", "chaos", f"{call.record.fault} on purpose")
+        self.last_error = None
+        self._failed.append(call)
 
     def note_helper(self, record: HelperRecord) -> None:
         """Record a request that was no call."""

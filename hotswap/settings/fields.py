@@ -15,6 +15,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from hotswap.contracts import options
+from hotswap.proxy.chaos import parse_chaos
 
 DEFAULT_PARTS = {"harness": "loop", "runtime": "local"}
 
@@ -88,7 +89,9 @@ class Calls(Section):
     retries: int = Field(default=4, ge=0)
     """How often a call that failed for the provider's sake is repeated before the program is told."""
     timeout_s: float = Field(default=600.0, gt=0)
-    """The longest silence of a provider: before its first byte, and between two."""
+    """The longest silence of a provider: before its first byte, and between two events of a stream."""
+    quiet_s: float = Field(default=20.0, ge=0)
+    """After so long without a byte for the program, a stream is kept alive by a sign of ours; 0: never."""
 
 
 class Prices(Section):
@@ -218,6 +221,8 @@ class Settings(Section):
     """What the whole run may use."""
     calls: Calls = Calls()
     """How a failing call is treated."""
+    chaos: str | None = None
+    """Misbehaviour towards the program on purpose, by share of its calls: `429:0.1,cut:0.05,slow:0.1`."""
     models: dict[str, ModelTable] = Field(default_factory=dict)
     """Models under names of your own: a table [models.NAME] is used as -m NAME."""
 
@@ -228,6 +233,13 @@ class Settings(Section):
         if isinstance(value, bool) or not re.fullmatch(r"\d+|\d+(\.\d+)?%|0?\.\d+", text):
             raise ValueError("expected a number (5), or a share (5% or 0.05)")
         return text
+
+    @field_validator("chaos")
+    @classmethod
+    def _is_chaos(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_chaos(value)
+        return value
 
     def errors_allowed(self, planned: int) -> int:
         """Get how many of `planned` rollouts may end without a score."""
