@@ -209,7 +209,10 @@ class _Walk:
 def _may_hold(line: bytes) -> bool:
     """Whether the slow search can find anything. Most lines hold none of its words, but for counts of tokens."""
     low = line.lower()
-    if any(hint in low for hint in _HINTS) or (b"key" in low and any(hint in low for hint in _KEY_HINTS)):
+    for hint in _HINTS:
+        if hint in low:
+            return True
+    if b"key" in low and any(hint in low for hint in _KEY_HINTS):
         return True
     return low.count(b"token") > low.count(b"tokens") or (b"@" in line and b"://" in line)
 
