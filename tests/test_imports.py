@@ -26,6 +26,8 @@ LAYERS = (
         "scheduler",
         "progress",
         "run",
+        "exchanges",
+        "replay",
     }
     | {"store", "lines", "result", "metrics", "intervals", "columns"},
     {"cli"},
