@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from hotswap.metrics import Mean, PassAt, Row, Sum, Summary
 
 NOTHING = "-"
+HUGE = 1e15
+"""From here on a number is written with its power of ten."""
 CAUSES = 3
 """Errors that are named below the tables; the files have more."""
 QUIET = ("tool_calls", "invalid_tool_calls", "truncated_answers", "empty_answer")
@@ -67,6 +69,7 @@ def notes(summary: Summary) -> list[str]:
         said.append(f"{summary.interrupted} interrupted {rollouts} counted under errors, and in no mean.")
     if summary.cost_usd.unknown:
         said.append(f"The cost of {summary.cost_usd.unknown} of {summary.finished} rollouts is not known.")
+    said += [f"{row.cell}: {note}." for row in summary.rows for note in row.notes]
     if summary.masked:
         said.append(f"{summary.masked} secrets were masked in the traces.")
     return said
@@ -92,6 +95,8 @@ def number(value: float | None) -> str:
     if value is None:
         return NOTHING
     size = abs(value)
+    if size >= HUGE:
+        return f"{value:.3g}"
     text = f"{value:.2f}" if size < 10 else f"{value:.1f}" if size < 100 else f"{value:,.0f}"
     if float(text.replace(",", "")) in (-1, 0, 1) and value not in (-1, 0, 1):
         text = f"{value:.4g}"
@@ -101,6 +106,8 @@ def number(value: float | None) -> str:
 
 def tokens(value: float) -> str:
     """Get a number of tokens: `812`, `12.3k`, `4.56M`."""
+    if value >= HUGE:
+        return f"{value:.3g}"
     if value < 10_000:
         return f"{value:.0f}"
     return f"{value / 1e3:.3g}k" if value < 999_500 else f"{value / 1e6:,.2f}M"
@@ -108,6 +115,8 @@ def tokens(value: float) -> str:
 
 def dollars(value: float) -> str:
     """Get a price, small ones with two digits that count: `$12.50`, `$0.00042`, `<$0.00001`."""
+    if value >= HUGE:
+        return f"${value:.3g}"
     if value == 0 or value >= 0.1:
         return f"${value:,.2f}"
     if value < 1e-5:

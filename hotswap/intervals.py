@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 LEVEL = 0.95
 
+LARGE = 1e100
+"""Rewards beyond this are scaled down before they are squared."""
 EXACT_UP_TO = 60
 """Degrees of freedom up to which Student's t is computed exactly."""
 
@@ -25,6 +27,8 @@ class Interval:
 def mean_interval(rewards_by_task: Collection[Sequence[float]]) -> Interval | None:
     """Get the interval of the mean over all rollouts from each task's rewards; null where none can be had.
 
+    An end that is beyond all numbers (1.8e308) is none either.
+
     * One attempt a task, all 0 or 1: Wilson's.
     * Else: cluster-robust by task, with Student's t; for rewards that are all 0 or 1 clipped to [0, 1], for
       others not clipped, since their scale is not known. Where it has no width and all rewards are 0 or 1:
@@ -37,6 +41,8 @@ def mean_interval(rewards_by_task: Collection[Sequence[float]]) -> Interval | No
     if len(groups) < 2:
         return None
     interval = clustered(groups)
+    if not (math.isfinite(interval.low) and math.isfinite(interval.high)):
+        return None
     if interval.low < interval.high:
         return _clip(interval) if binary else interval
     if not binary:
@@ -57,10 +63,17 @@ def wilson(successes: int, n: int) -> Interval:
 def clustered(groups: Sequence[Sequence[float]]) -> Interval:
     """Get the interval of the mean over all values, where the values of one group belong together.
 
+    Its ends are infinite where they are beyond all numbers.
+
     The variance of the mean is G/(G-1) * sum over groups of (sum of deviations in the group)^2 / N^2, with G
     groups and N values (Liang and Zeger, Biometrika 73 (1986), 13-22, for a mean alone); the quantile is
     Student's with G-1 degrees of freedom. With equal groups this is the t interval of their means.
     """
+    largest = max(abs(value) for group in groups for value in group)
+    if largest > LARGE:  # squares would be beyond all numbers: count in units of a power of 2, which is exact
+        unit = math.ldexp(1.0, math.frexp(largest)[1] - 1)
+        small = clustered([[value / unit for value in group] for group in groups])
+        return Interval(small.low * unit, small.high * unit, small.method)
     count = sum(len(group) for group in groups)
     mean = math.fsum(value for group in groups for value in group) / count
     squares = math.fsum(math.fsum(value - mean for value in group) ** 2 for group in groups)
@@ -69,6 +82,15 @@ def clustered(groups: Sequence[Sequence[float]]) -> Interval:
     if half < 1e-12 * max(1.0, abs(mean)):
         half = 0.0  # what is left of rounding is no width
     return Interval(mean - half, mean + half, "t, clustered by task")
+
+
+def mean_of(values: Iterable[float], count: int) -> float:
+    """Get the sum of values over `count`, of which there are at least as many; exact before it is rounded."""
+    known = list(values)
+    try:
+        return math.fsum(known) / count
+    except OverflowError:  # their sum is beyond all numbers, and their mean is not
+        return math.fsum(value / count for value in known)
 
 
 def t_quantile(p: float, df: int) -> float:

@@ -11,14 +11,15 @@ import csv
 import io
 import json
 import math
+import sys
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from hotswap.errors import ErrorRecord
-from hotswap.intervals import LEVEL, Interval, mean_interval, pass_at, percentile
+from hotswap.intervals import LARGE, LEVEL, Interval, mean_interval, mean_of, pass_at, percentile
 from hotswap.records import write
 from hotswap.result import Result
 
@@ -27,6 +28,7 @@ KEPT_ERRORS = 100
 """Errors that are told apart in one cell; further ones are counted together."""
 ERROR_LIMIT = 160
 """Characters of an error's message by which it is told from others."""
+LARGEST = sys.float_info.max
 OTHERS = "(other messages)"
 
 
@@ -52,7 +54,7 @@ class Sum:
     """A sum over rollouts; those where the number is unknown are left out, and counted."""
 
     total: float | None
-    """Null where nothing is known."""
+    """Null where nothing is known, and where it is beyond all numbers: then a note of the row says so."""
     unknown: int = 0
 
 
@@ -119,6 +121,8 @@ class Row:
     masked: int
     stops: dict[str, int]
     """Rollouts by the reason for which they stopped."""
+    notes: tuple[str, ...] = ()
+    """What could not be computed, and why."""
 
     @property
     def finished(self) -> int:
@@ -174,7 +178,7 @@ class Summary:
     @property
     def cost_usd(self) -> Sum:
         known = [row.cost_usd.total for row in self.rows if row.cost_usd.total is not None]
-        return Sum(math.fsum(known) if known else None, sum(row.cost_usd.unknown for row in self.rows))
+        return Sum(_sum(known) if known else None, sum(row.cost_usd.unknown for row in self.rows))
 
     @property
     def masked(self) -> int:
@@ -264,7 +268,7 @@ class _Values:
 
     def mean(self, of: int) -> Mean:
         count = len(self.known)
-        return Mean(math.fsum(self.known) / count if count else None, count, of - count)
+        return Mean(mean_of(self.known, count) if count else None, count, of - count)
 
 
 @dataclass
@@ -281,10 +285,40 @@ class _Amount:
             self.known.append(value)
 
     def sum(self) -> Sum:
-        return Sum(math.fsum(self.known) if self.known else None, self.unknown)
+        return Sum(_sum(self.known) if self.known else None, self.unknown)
 
-    def whole(self) -> Sum:
-        return Sum(int(math.fsum(self.known)) if self.known else None, self.unknown)
+    @property
+    def overflows(self) -> bool:
+        return bool(self.known) and self.sum().total is None
+
+
+@dataclass
+class _Tokens:
+    """Counts of tokens of all rollouts, some unknown; their sum is exact."""
+
+    count: int = 0
+    known: int = 0
+    unknown: int = 0
+
+    def add(self, value: int | None) -> None:
+        self.unknown += value is None
+        self.known += value is not None
+        self.count += value or 0
+
+    def sum(self) -> Sum:
+        return Sum(self.count if self.known and not self.overflows else None, self.unknown)
+
+    @property
+    def overflows(self) -> bool:
+        return self.count > LARGEST
+
+
+def _sum(values: Iterable[float]) -> float | None:
+    """Get an exact sum, rounded once; null where it is beyond all numbers."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return None
 
 
 class _Tally:
@@ -305,7 +339,7 @@ class _Tally:
         self.rewards: dict[str, _Values] = {}
         self.metrics: dict[str, _Values] = {}
         self.turns, self.seconds = _Values(), _Values()
-        self.input, self.cached, self.output, self.cost = _Amount(), _Amount(), _Amount(), _Amount()
+        self.input, self.cached, self.output, self.cost = _Tokens(), _Tokens(), _Tokens(), _Amount()
 
     def add(self, result: Result) -> None:
         self.parts = {part: getattr(result, part) for part in self.parts}
@@ -317,13 +351,10 @@ class _Tally:
         self.versions.add(result.harness_version)
         if result.served_model is not None:
             self.served.add(result.served_model)
-        for amount, value in (
-            (self.input, result.usage.input),
-            (self.cached, result.usage.cached),
-            (self.output, result.usage.output),
-            (self.cost, result.cost_usd),
-        ):
-            amount.add(value)
+        self.input.add(result.usage.input)
+        self.cached.add(result.usage.cached)
+        self.output.add(result.usage.output)
+        self.cost.add(result.cost_usd)
         if result.reward is None:
             self._add_error(result.error)
         else:
@@ -355,7 +386,7 @@ class _Tally:
     def row(self, planned: int | None) -> Row:
         rewards = [reward for group in self.by_task.values() for reward in group]
         binary = all(reward in (0, 1) for reward in rewards)
-        total, finished = math.fsum(rewards), self.scored + self.errors
+        finished = self.scored + self.errors
         judged = finished - self.interrupted
         seconds = sorted(self.seconds.known)
         attempts = max(self.attempts.values(), default=0)
@@ -374,18 +405,18 @@ class _Tally:
             common_errors=_commonest(self.causes),
             interrupted=self.interrupted,
             wrong=self.wrong,
-            reward=Mean(total / self.scored if self.scored else None, self.scored),
-            interval=mean_interval(list(self.by_task.values())),
-            reward_errors_as_zero=Mean(total / judged if judged else None, judged),
+            reward=Mean(mean_of(rewards, self.scored) if self.scored else None, self.scored),
+            interval=(interval := mean_interval(list(self.by_task.values()))),
+            reward_errors_as_zero=Mean(mean_of(rewards, judged) if judged else None, judged),
             binary=binary,
             reward_range=(min(rewards), max(rewards)) if rewards else None,
             pass_at={str(k): self._pass_at(k) for k in sorted({1, attempts})} if binary and rewards else None,
             rewards={name: values.mean(self.scored) for name, values in sorted(self.rewards.items())},
             metrics={name: values.mean(self.scored) for name, values in sorted(self.metrics.items())},
             turns=self.turns.mean(self.scored),
-            input_tokens=self.input.whole(),
-            cached_tokens=self.cached.whole(),
-            output_tokens=self.output.whole(),
+            input_tokens=self.input.sum(),
+            cached_tokens=self.cached.sum(),
+            output_tokens=self.output.sum(),
             cost_usd=self.cost.sum(),
             seconds_p50=percentile(seconds, 0.5),
             seconds_p95=percentile(seconds, 0.95),
@@ -393,7 +424,18 @@ class _Tally:
             recovered=self.recovered,
             masked=self.masked,
             stops=dict(sorted(self.stops.items())),
+            notes=tuple(self._notes(interval)),
         )
+
+    def _notes(self, interval: Interval | None) -> Iterator[str]:
+        sums = {"input_tokens": self.input, "cached_tokens": self.cached, "output_tokens": self.output}
+        for name, amount in {**sums, "cost_usd": self.cost}.items():
+            if amount.overflows:
+                yield f"{name} is null: the sum is beyond 1.8e308, the largest number"
+        rewards = [reward for group in self.by_task.values() for reward in group]
+        beyond = interval is None and len(self.by_task) > 1 and max(map(abs, rewards)) > LARGE
+        if beyond and min(rewards) < max(rewards):
+            yield "interval is null: it would end beyond 1.8e308, the largest number"
 
     def _pass_at(self, k: int) -> PassAt:
         chances = (

@@ -151,7 +151,10 @@ def apply(scores: Scores, trace: Trace) -> None:
     trace.outcome = "error" if trace.reward is None else "scored"
     error = scores.error
     if trace.reward is None and error is None:
-        error = fault("scoring", trace.task.id, "missing_score", "gave no reward that counts")
+        counting = [reward.value for reward in scores.rewards.values() if reward.weight]
+        summed = bool(counting) and None not in counting
+        what = "gave rewards whose sum is beyond all numbers" if summed else "gave no reward that counts"
+        error = fault("scoring", trace.task.id, "invalid_score" if summed else "missing_score", what)
     if error is not None:
         trace.error = beside(trace.error, error)
 

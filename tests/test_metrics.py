@@ -6,6 +6,7 @@ import json
 import math
 import random
 import statistics
+from fractions import Fraction
 
 import pytest
 from _kit.traces import failed, fault, result, scored
@@ -22,6 +23,63 @@ from hotswap.result import Result
 def only(summary: Summary) -> Row:
     (row,) = summary.rows
     return row
+
+
+HUGE = 10**400
+
+
+def said(summary: Summary) -> str:
+    """All that is written and shown, which must be strict JSON where it is JSON."""
+    files = summary.files()
+    json.loads(files["metrics.json"], parse_constant=lambda name: pytest.fail(name))
+    return "".join(
+        [*files.values(), *notes(summary), *(c.show(row) for c in columns(summary) for row in summary.rows)]
+    )
+
+
+@pytest.mark.parametrize("rewards", [(1e308, 1e308, 1e308), (1.7e308, 0.0, 1.7e308), (-1e308, 1e308, 1e308)])
+def test_rewards_whose_sum_is_beyond_all_numbers_still_have_their_mean(rewards: tuple[float, ...]) -> None:
+    summary = tabulate([result(f"t{at}", 0, reward) for at, reward in enumerate(rewards)])
+    row = only(summary)
+    assert row.reward.mean == pytest.approx(float(sum(map(Fraction, rewards)) / 3), rel=1e-12)
+    assert row.reward_errors_as_zero == row.reward
+    assert "inf" not in said(summary).replace("interval", "")
+    shown = [column.show(row) for column in columns(summary)]
+    assert max(map(len, shown)) < 40  # nobody reads 308 zeros
+
+
+def test_an_interval_that_would_end_beyond_all_numbers_is_null_and_says_so() -> None:
+    wide = only(tabulate([result("a", 0, -1.7e308), result("b", 0, 1.7e308)]))
+    assert wide.interval is None
+    assert wide.notes == ("interval is null: it would end beyond 1.8e308, the largest number",)
+    same = only(tabulate([result("a", 0, 1e308), result("b", 0, 1e308)]))
+    assert (same.interval, same.notes) == (None, ())
+    fits = only(tabulate([result(f"t{at}", 0, 1e307 * (at % 2)) for at in range(40)]))
+    small = only(tabulate([result(f"t{at}", 0, 2.0 * (at % 2)) for at in range(40)]))
+    assert fits.interval is not None
+    assert small.interval is not None
+    assert fits.interval.low == pytest.approx(small.interval.low * 5e306)
+
+
+def test_a_sum_beyond_all_numbers_is_null_with_a_note_and_a_large_one_is_exact() -> None:
+    costly = [result("a", 0, 1.0, cost_usd=1e308), result("b", 0, 1.0, cost_usd=1e308)]
+    summary = tabulate(costly)
+    assert only(summary).cost_usd == Sum(None, 0)
+    assert only(summary).notes == ("cost_usd is null: the sum is beyond 1.8e308, the largest number",)
+    assert any("cost_usd is null" in note for note in notes(summary))
+    two = tabulate(
+        [result("a", 0, 1.0, cell="a/b/c/d", cost_usd=1.7e308), result("a", 0, 1.0, cost_usd=1.7e308)]
+    )
+    assert two.cost_usd == Sum(None, 0)
+    assert two.to_json()["total"]["cost_usd"] == {"total": None, "unknown": 0}
+    counted = tabulate(
+        [result("a", 0, 1.0, usage=Usage(HUGE, 3)), result("b", 0, 1.0, usage=Usage(1, 2**53 + 1))]
+    )
+    assert only(counted).input_tokens == Sum(None, 0)
+    assert only(counted).output_tokens == Sum(2**53 + 4, 0)
+    assert "input_tokens is null" in "".join(notes(counted))
+    for each in (summary, two, counted):
+        assert "inf" not in said(each).replace("interval", "")
 
 
 ODD_SCORES = [

@@ -208,6 +208,11 @@ def test_a_sum_that_is_no_finite_number_is_no_reward() -> None:
     after = trace()
     apply(Scores({"a": RewardRecord(1e308, 10.0)}), after)
     assert (after.reward, after.outcome) == (None, "error")
+    assert after.error is not None
+    assert (after.error.type, after.error.message) == (
+        "invalid_score",
+        "scoring gave rewards whose sum is beyond all numbers, on task 't2'",
+    )
 
 
 def test_metrics_that_were_there_stay() -> None:

@@ -482,6 +482,35 @@ def test_the_user_may_pair_a_key_with_a_host_and_a_project_may_use_that(desk: De
     assert desk.resolve(flags).chosen["model"][0].ref == "mine"
 
 
+@pytest.mark.parametrize("value", ["inf", "nan", "-inf", "1e999", "1" * 400])
+@pytest.mark.parametrize("name", ["sampling.temperature", "limits.cost", "harness.loop.command_timeout_s"])
+def test_a_number_that_is_none_is_refused_in_every_layer_with_its_place(
+    desk: Desk, name: str, value: str
+) -> None:
+    for problem in (
+        *desk.problems({name: value, "model": "openai/x"}),
+        *desk.problems(
+            env={f"HOTSWAP_{name.upper().replace('.', '__')}": value, "HOTSWAP_MODEL": "openai/x"}
+        ),
+    ):
+        assert problem.startswith(
+            (f"flag --{name}: {name} = ", f"env HOTSWAP_{name.upper().replace('.', '__')}: ")
+        )
+        assert problem.endswith(("must be finite, up to 1.8e308", "NaN is no number"))
+    desk.write(f"{name} = {value}\nmodel.name = 'openai/x'\n")
+    (problem,) = desk.problems()
+    assert problem.startswith("eval.toml:1: ")
+
+
+@pytest.mark.parametrize("extra", ['{"a": NaN}', '{"a": [1, {"b": -Infinity}]}', '{"a": 1e999}'])
+def test_a_field_that_json_cannot_say_is_refused_and_so_is_one_in_toml(desk: Desk, extra: str) -> None:
+    (problem,) = desk.problems({"sampling.extra": extra, "model": "openai/x"})
+    assert problem.startswith("flag --sampling.extra: sampling.extra = ")
+    desk.write("[sampling.extra]\ntop_k = nan\nnested = [{ x = inf }]\n")
+    for line, problem in enumerate(desk.problems({"model": "openai/x"}), 1):
+        assert problem.startswith(f"eval.toml:{line + 1}: "), problem
+
+
 @pytest.mark.parametrize(
     ("text", "planned", "allowed"), [("0", 50, 0), ("5", 50, 5), ("5%", 50, 2), ("0.1", 50, 5)]
 )

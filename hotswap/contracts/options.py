@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import math
 import textwrap
 import types
 import typing
@@ -39,6 +40,7 @@ NAMES = {
     Any: "anything",
 }
 """How a person calls a type."""
+TOO_LARGE = "a number must be finite, up to 1.8e308"
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -125,7 +127,7 @@ def coerce(value: Any, hint: Any) -> Any:
     """Get `value` as the type `hint`; text is read as a person would type it. ValueError says what was expected."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
-        return value
+        return _finite(value)
     if origin in (Union, types.UnionType):
         return _coerce_union(value, arguments)
     if origin is Literal:
@@ -174,7 +176,7 @@ def _coerce_mapping(value: Any, arguments: tuple[Any, ...]) -> Any:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             raise ValueError('expected a table, as JSON: {"key": "value"}') from None
     if not isinstance(value, Mapping):
         raise ValueError("expected a table")
@@ -204,14 +206,25 @@ def _coerce_bool(value: Any) -> bool:
 
 
 def _coerce_number(value: Any, hint: type[int] | type[float]) -> int | float:
-    if isinstance(value, str):
-        try:
-            return hint(value.strip().replace("_", ""))
-        except ValueError:
-            raise _expected(hint) from None
-    if isinstance(value, int | hint) and not isinstance(value, bool):
-        return hint(value)
-    raise _expected(hint)
+    if isinstance(value, bool) or not isinstance(value, str | int | hint):
+        raise _expected(hint)
+    try:
+        number = hint(value.strip().replace("_", "") if isinstance(value, str) else value)
+    except OverflowError:
+        raise ValueError(TOO_LARGE) from None
+    except ValueError:
+        raise _expected(hint) from None
+    return number if isinstance(number, int) else _finite(number)
+
+
+def _finite(value: Any) -> Any:
+    """Get a value, and what is in it, unless a number in it is none that JSON can say."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(TOO_LARGE if math.isinf(value) else "NaN is no number")
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    for item in inner:
+        _finite(item)
+    return value
 
 
 def _expected(hint: Any) -> ValueError:
