@@ -90,12 +90,21 @@ def pairing_problems(
 ) -> list[str]:
     """List why a cell's harness cannot work on these tasks with a model that speaks `dialects`."""
     problems = []
-    if not set(harness.dialects) & set(dialects):
+    if not _meet(harness.dialects, dialects):
         spoken, wanted = " or ".join(harness.dialects), " or ".join(dialects)
-        problems.append(f"{cell.name}: the harness speaks {spoken}, and the model's endpoint {wanted}")
+        problems.append(f"{cell.name}: the harness speaks {spoken}, which cannot be translated into {wanted}")
     if harness.system_prompt == "none" and (system := [task.id for task in tasks if task.system is not None]):
         problems.append(f"{cell.name}: the harness takes no system prompt, which task {system[0]!r} brings")
     return problems
+
+
+def _meet(spoken: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether program and endpoint speak one dialect, or one that can be translated."""
+    if set(spoken) & set(wanted):
+        return True
+    from hotswap.translation import between  # loaded only when used
+
+    return any(between(program, endpoint) for program in spoken for endpoint in wanted)
 
 
 class Selection(Protocol):

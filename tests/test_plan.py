@@ -234,7 +234,8 @@ def test_a_pairing_that_cannot_work_is_said_with_its_cell() -> None:
     (cell,) = plan(taskset="gsm8k", model="x")
     with_system = [Task(id="s", prompt="?", system="be brief")]
     assert pairing_problems(cell, Plain, ("chat", "responses"), make("a")) == []
-    assert pairing_problems(cell, Plain, ("messages",), with_system) == [
-        f"{cell.name}: the harness speaks chat, and the model's endpoint messages",
+    assert pairing_problems(cell, Plain, ("messages",), make("a")) == []
+    assert pairing_problems(cell, Plain, ("gemini",), with_system) == [
+        f"{cell.name}: the harness speaks chat, which cannot be translated into gemini",
         f"{cell.name}: the harness takes no system prompt, which task 's' brings",
     ]
