@@ -12,7 +12,7 @@ from hotswap.dialects import Dialect, Route, known
 from hotswap.proxy.down import Down
 from hotswap.proxy.exchange import error_headers
 from hotswap.proxy.session import Session
-from hotswap.proxy.tape import Asked, Incoming, Tape
+from hotswap.proxy.tape import Asked, Incoming, NotRecorded, Tape
 from hotswap.proxy.upstream import (
     BROKEN,
     VERSION,
@@ -58,6 +58,8 @@ class Beside:
             return await self._stand_in(path, asked.body, down)
         try:
             incoming = await self._send(asked, path, request)
+        except NotRecorded:
+            return await self._stand_in(path, asked.body, down)
         except BROKEN as error:
             failed = connection_error(error)
             return await self._say(down, 502, failed.type, failed.message)
@@ -69,7 +71,11 @@ class Beside:
     async def _send(self, asked: Asked, path: str, request: web.BaseRequest) -> Incoming:
         source = self._session.request.source
         if source is not None:
-            return await source(asked)
+            try:
+                return await source(asked)
+            except NotRecorded:
+                if not self._upstream.url:  # nobody else can answer
+                    raise
         dialect = self._route.dialect if self._route else known()[self._upstream.dialects[0]]
         version = VERSION.match(path)
         tail = self._route.tail if self._route else path[version.end() - 1 :] if version else path

@@ -10,22 +10,28 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 from multidict import CIMultiDict
 
-from hotswap.dialects import parse
+from hotswap.dialects import Dialect, parse
 from hotswap.messages import Answer, ProviderError
 from hotswap.proxy.chaos import RETRY_AFTER_S, SLOW_S, TYPES
 from hotswap.proxy.down import Down
 from hotswap.proxy.session import Call, Session
 from hotswap.proxy.stream import Stream, inflate, inflater
-from hotswap.proxy.tape import Asked, Incoming, Tape
+from hotswap.proxy.tape import Asked, Incoming, NotRecorded, Tape
 from hotswap.proxy.upstream import BROKEN, Client, connection_error, headers_down, lower, pause
 from hotswap.proxy.way import Way
 
+if TYPE_CHECKING:
+    from hotswap.translation import Translated
+
 NO_RETRY = ("x-should-retry", "false")
 """Tells the official SDKs that we have repeated a call as often as it makes sense."""
+STATUS = {"timeout": 504, "replay": 400}
+"""What a program is told where nothing came from the provider; else 502."""
 PATIENCE = 3
 """How often a program may learn that the same call failed, before it gets an error that ends it."""
 
@@ -136,6 +142,8 @@ class Exchange:
         """Wait for the next try; False where none is to come."""
         if not error.retryable or repeats >= self._policy.retries or self._call.given_up:
             return False
+        if self._call.record.replayed:  # the program was told of it then, and is to be told again
+            return False
         wait_s = self._policy.waits(error, repeats)
         return wait_s <= self._policy.timeout_s and await pause(wait_s, self._session.deadline)
 
@@ -143,6 +151,8 @@ class Exchange:
         started = time.monotonic()
         try:
             incoming = await self._send()
+        except NotRecorded as error:
+            return self._failed(ProviderError("replay", str(error)), started)
         except BROKEN as error:
             return self._failed(connection_error(error), started)
         try:
@@ -153,14 +163,31 @@ class Exchange:
             incoming.close()
 
     async def _send(self) -> Incoming:
-        source = self._session.request.source
+        source, record = self._session.request.source, self._call.record
+        record.replayed = False
         if source is not None:
-            return await source(self._asked)
+            try:
+                incoming = await source(self._asked)
+            except NotRecorded:
+                if not self._session.request.upstream.url:  # nobody else can answer
+                    raise
+            else:
+                record.replayed = True
+                return incoming
         return await self._client.send(self._way.target, self._policy)
+
+    def _translated(self) -> Translated | None:
+        """Begin to translate an answer; what is replayed is in the program's dialect already."""
+        return None if self._call.record.replayed else self._way.translated()
+
+    @property
+    def _spoken(self) -> Dialect:
+        """The dialect that the answer comes in."""
+        return self._dialect if self._call.record.replayed else self._way.dialect
 
     def _failed(self, error: ProviderError, started: float) -> Failure:
         self._session.note_try(self._call, error.status, time.monotonic() - started, error)
-        return Failure(error, 504 if error.type == "timeout" else 502, CIMultiDict())
+        return Failure(error, STATUS.get(error.type, 502), CIMultiDict())
 
     def _is_stream(self, incoming: Incoming) -> bool:
         kind = lower(incoming.headers).get("content-type", "")
@@ -177,7 +204,7 @@ class Exchange:
         headers = headers_down(incoming.headers)
         body = inflate(inflater(incoming.headers), raw)
         answer = self._read_error(incoming, body) if incoming.status >= 400 else None
-        translated = self._way.translated() if answer is None else None
+        translated = self._translated() if answer is None else None
         if translated is not None:
             raw = body = translated.whole(body)
             headers = headers_down(incoming.headers, rewritten=True)
@@ -199,9 +226,7 @@ class Exchange:
 
     def _failure(self, answer: Answer, status: int, headers: CIMultiDict[str], raw: bytes) -> Failure:
         assert answer.error is not None
-        foreign = answer.error.type == "malformed" or (
-            status >= 400 and self._way.dialect is not self._dialect
-        )
+        foreign = answer.error.type == "malformed" or (status >= 400 and self._spoken is not self._dialect)
         own = None if foreign or parse(raw) is None else raw
         return Failure(
             answer.error, 502 if answer.error.type == "malformed" else status, headers, own, answer
@@ -209,7 +234,7 @@ class Exchange:
 
     def _read_error(self, incoming: Incoming, body: bytes) -> Answer:
         try:
-            return Answer(error=self._way.dialect.read_error(incoming.status, body, lower(incoming.headers)))
+            return Answer(error=self._spoken.read_error(incoming.status, body, lower(incoming.headers)))
         except Exception as error:  # noqa: BLE001 (that reading fails is no reason to stop relaying)
             words = f"HTTP {incoming.status}, with words that could not be read: {error!r}"
             return Answer(error=ProviderError("server", words, incoming.status))
@@ -245,7 +270,7 @@ class Exchange:
 
     async def _relay(self, incoming: Incoming, down: Down, started: float) -> web.StreamResponse:
         """Pass a stream on as it comes."""
-        rewriter = self._way.translated()
+        rewriter = self._translated()
         stream = Stream(self._dialect, incoming, self._policy.timeout_s, rewriter)
         headers = headers_down(incoming.headers, rewritten=rewriter is not None)
         if rewriter is not None:

@@ -348,7 +348,7 @@ class Session:
         self._busy_turns -= call.record.kind == "main"
 
     def _spend(self, record: CallRecord, answer: Answer) -> None:
-        spent = cost(answer.usage, self.request.upstream.prices)
+        spent = 0.0 if record.replayed else cost(answer.usage, self.request.upstream.prices)
         record.usage = record.usage + answer.usage
         if spent is not None:
             record.cost_usd = (record.cost_usd or 0.0) + spent
