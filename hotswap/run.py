@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import hotswap
-from hotswap import provision
+from hotswap import models, provision
 from hotswap.contracts.model import Say, Upstream
 from hotswap.contracts.runtime import Gate
 from hotswap.errors import ErrorRecord, StoreError
@@ -73,10 +73,8 @@ async def execute(run: PlannedRun, watch: Watch, command: Sequence[str] = ()) ->
     _allow_many_files()
     watch.progress.planned = sum(run.planned.values())
     async with AsyncExitStack() as stack:
-        upstreams = {
-            model.name: await stack.enter_async_context(model.serve(watch.say))
-            for model in {each.cell.model.text: each.model for each in run.cells}.values()
-        }
+        chosen = {each.cell.model.text: each.model for each in run.cells}
+        upstreams = await stack.enter_async_context(models.served(chosen, watch.say))
         lineups = {each.cell.name: await _line_up(each, run, watch.say) for each in run.cells}
         proxy = await stack.enter_async_context(Proxy())
         writer = stack.enter_context(_directory(run, upstreams, command))
@@ -143,7 +141,7 @@ class Stage:
         each = self._cells[rollout.cell]
         request = SessionRequest(
             rollout=rollout.id,
-            upstream=self._upstreams[each.model.name],
+            upstream=self._upstreams[each.cell.model.text],
             sampling=each.sampling,
             limits=self._run.limits,
             budget=self._budget,

@@ -89,6 +89,10 @@ class Preset(Part):
             sampling=self.sampling,
         )
 
+    def server(self, upstream: Upstream) -> str | None:  # noqa: ARG002
+        """Get the name of the server that `serve` would start; models with the same one share it. Null: none is."""
+        return None
+
     @asynccontextmanager
     async def serve(self, upstream: Upstream, say: Say) -> AsyncIterator[Upstream]:  # noqa: ARG002
         """Make the endpoint ready for the length of a run; the default has nothing to start."""

@@ -8,7 +8,7 @@ prices.py     prices and context windows, from a list that others keep
 """
 
 from hotswap.models.choices import Available, available, none_chosen
-from hotswap.models.model import Model
+from hotswap.models.model import Model, served
 from hotswap.models.names import resolve
 
-__all__ = ["Available", "Model", "available", "none_chosen", "resolve"]
+__all__ = ["Available", "Model", "available", "none_chosen", "resolve", "served"]

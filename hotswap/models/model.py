@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 
 from hotswap.contracts.model import Preset, Say, Upstream
 
@@ -28,3 +28,23 @@ class Model:
         """
         async with self.part.serve(self.upstream, say) as upstream:
             yield upstream
+
+
+@asynccontextmanager
+async def served(models: Mapping[str, Model], say: Say) -> AsyncIterator[dict[str, Upstream]]:
+    """Make the endpoints of several models ready, by the same names. Where one server does for many, it is shared."""
+    ready: dict[str, Upstream] = {}
+    servers: dict[str, Upstream] = {}
+    async with AsyncExitStack() as stack:
+        for name, model in models.items():
+            server = model.part.server(model.upstream)
+            if server in servers:
+                running = servers[server]
+                ready[name] = replace(
+                    model.upstream, url=running.url, key=running.key, context=running.context
+                )
+                continue
+            ready[name] = await stack.enter_async_context(model.serve(say))
+            if server is not None:
+                servers[server] = ready[name]
+        yield ready

@@ -88,6 +88,10 @@ class SmolLM2(Preset):
     prices: ClassVar[Prices | None] = Prices(input=0.0, output=0.0)
     sampling: ClassVar[Mapping[str, object]] = {"temperature": 0}
 
+    def server(self, upstream: Upstream) -> str | None:
+        """One serves all variants of the model that have the same context."""
+        return f"smollm2 with {upstream.context or CONTEXT} tokens"
+
     @asynccontextmanager
     async def serve(self, upstream: Upstream, say: Say) -> AsyncIterator[Upstream]:
         """Fetch it, the first time, and run its server. Raises UsageError where it does not start."""

@@ -148,6 +148,23 @@ def test_many_calls_at_once_are_all_answered_by_one_server() -> None:
 
 
 @pytest.mark.usefixtures("site")
+def test_variants_share_one_server_unless_their_context_differs() -> None:
+    given = {"a": {}, "b": {"temperature": 1.0}, "c": {"context": 2048}, "d": {"context": 4096}}
+
+    async def main() -> None:
+        variants = {name: models.resolve("smollm2", {}, {}, settings) for name, settings in given.items()}
+        async with models.served(variants, silent) as ready:
+            assert len(servers(psutil.Process())) == 2
+            assert len({(ready[name].url, ready[name].key) for name in "abc"}) == 1
+            assert ready["d"].url != ready["a"].url
+            assert [ready[name].context for name in "abcd"] == [2048, 2048, 2048, 4096]
+            assert [ready[name].sampling["temperature"] for name in "ab"] == [0, 1.0]
+        assert not servers(psutil.Process())
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("site")
 def test_its_context_is_what_was_asked_for() -> None:
     async def body(upstream: Upstream, session: aiohttp.ClientSession) -> None:
         assert upstream.context == 512
