@@ -58,7 +58,7 @@ def texts(content: Any) -> Iterator[str]:
 
 def _spoken(part: Any) -> Any:
     """The text of one part, or the parts of an item that is a whole message."""
-    if not isinstance(part, Mapping) or part.get("type") in THOUGHTS or part.get("thought") is True:
+    if not isinstance(part, Mapping) or part.get("thought") is True or str(part.get("type")) in THOUGHTS:
         return None
     text = part.get("text")
     if isinstance(text, str):

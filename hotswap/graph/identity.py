@@ -138,7 +138,7 @@ def _flat(parts: list[Any]) -> Iterator[Any]:
 
 
 def _counts(part: Mapping[str, Any]) -> bool:
-    if part.get("type") in SAID_ELSEWHERE or part.get("thought") is True:
+    if str(part.get("type")) in SAID_ELSEWHERE or part.get("thought") is True:
         return False
     return not any(isinstance(part.get(name), Mapping) for name in CALL_FIELDS)
 
@@ -176,7 +176,7 @@ def _json(value: Any) -> str:
     try:
         return json.dumps(value, sort_keys=True, default=str)
     except (ValueError, TypeError, RecursionError):
-        return repr(value)
+        return f"a part that cannot be written: {type(value).__name__}"
 
 
 def _bytes(text: str) -> bytes:

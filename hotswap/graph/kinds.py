@@ -125,18 +125,18 @@ def _nested(spans: Sequence[Any]) -> set[int]:
 
 
 def _strands(nodes: Sequence[Node], uses: dict[int, Use], broken: set[int]) -> Iterator[Strand]:
-    """The paths that end in a leaf and have an answer. Answers that broke off are no leaves."""
-    ends = [True] * len(nodes)
+    """The paths that end in a leaf and have an answer. What was never used, and answers that broke off, are no leaves."""
+    alive, ends = [False] * len(nodes), [True] * len(nodes)
     for node in reversed(nodes):
-        if node.parent is not None and not (ends[node.id] and node.id in broken):
-            ends[node.parent] = False
-        ends[node.id] = ends[node.id] and node.id not in broken
+        alive[node.id] = alive[node.id] or (node.id in uses and node.id not in broken)
+        if node.parent is not None and alive[node.id]:
+            alive[node.parent], ends[node.parent] = True, False
     answers: list[int] = []
     for node in nodes:
         before = NONE if node.parent is None else answers[node.parent]
         answers.append(node.id if node.sampled and node.id not in broken else before)
     for node in nodes:
-        if ends[node.id] and answers[node.id] != NONE and node.id in uses:
+        if alive[node.id] and ends[node.id] and answers[node.id] != NONE:
             yield Strand(node.id, answers[node.id])
 
 
