@@ -184,6 +184,12 @@ def kinds_with(setting: str) -> list[Kind]:
     ]
 
 
+def declared(entry: Entry) -> set[str] | None:
+    """Get the settings of a built-in part from its source; null for another's, which may inherit some."""
+    file = _files(entry.kind).get(entry.name) if entry.origin == "built-in" else None
+    return _declared(Path(file)) if file is not None else None
+
+
 def _declared(file: Path) -> set[str]:
     """Read the annotated attributes of a file's classes."""
     classes = [node for node in ast.parse(file.read_bytes()).body if isinstance(node, ast.ClassDef)]

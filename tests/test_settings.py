@@ -445,6 +445,36 @@ def test_where_a_run_was_written_is_not_saved_so_that_it_runs_again(desk: Desk) 
     assert (again.settings.output, again.settings.runs) == (None, Path("runs"))
 
 
+@pytest.mark.parametrize(
+    ("table", "name", "meant"),
+    [
+        ("taskset.gsm9k", "path", "no taskset 'gsm9k'. Did you mean 'gsm8k'? Known: capitals, gsm8k, "),
+        ("harness.lop", "tools", "no harness 'lop'. Did you mean 'loop'? Known: "),
+        ("runtime.locl", "env", "no runtime 'locl'. Did you mean 'local'? Known: "),
+        ("model.smolm2", "temperature", "no model 'smolm2'. Did you mean 'smollm2'? Known: "),
+        ("model.mime", "temperature", "no model 'mime'. Did you mean 'mine'? Known: "),
+    ],
+)
+def test_a_table_of_a_part_that_does_not_exist_is_named_with_its_place_and_a_suggestion(
+    desk: Desk, table: str, name: str, meant: str
+) -> None:
+    flags = {"taskset": "capitals", "model": "smollm2"}
+    desk.write(f'models.mine.url = "http://h/v1"\n[{table}]\n{name} = "1"\n')
+    (problem,) = desk.problems(flags)
+    assert problem.startswith(f"eval.toml:3: {table}.{name}: {meant}")
+    desk.write('models.mine.url = "http://h/v1"\n')
+    (problem,) = desk.problems({**flags, f"{table}.{name}": "1"})
+    assert problem.startswith(f"flag --{table}.{name}: {table}.{name}: {meant}")
+
+
+def test_a_table_of_a_part_that_is_not_chosen_this_time_is_passed_over(desk: Desk) -> None:
+    tables = ("taskset.gsm8k", "model.mine", 'model."openai/gpt-5-mini"', 'model."x@http://h:1/v1"')
+    text = "".join(f"[{table}]\n{'split' if 'gsm8k' in table else 'seed'} = 1\n" for table in tables)
+    desk.write(f'models.mine.url = "http://h/v1"\n{text}')
+    chosen = desk.resolve({"taskset": "capitals", "model": "smollm2"}).chosen
+    assert [choices[0].settings for choices in chosen.values()] == [{}, {}, {}, {}]
+
+
 EVIL = '[models.mine]\nurl = "http://evil.example/v1"\nkey = "OPENAI_API_KEY"\n'
 
 

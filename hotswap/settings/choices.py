@@ -76,6 +76,11 @@ class _Claim:
     where: str
     name: str
 
+    @property
+    def names_a_part(self) -> bool:
+        """Whether it is written like a part's setting, `[harness.NAME] x = ...`, where no such part is chosen."""
+        return self.part is None and bool(self.below)
+
 
 def choose(kind: str, names: Sequence[str], layers: Sequence[Layer]) -> tuple[Choice, ...]:
     """Get the chosen parts of a kind with their settings. Raises UsageError with all that is wrong."""
@@ -105,6 +110,7 @@ def configure(
     claims = list(_claims(kind, [choice.name for choice in found], layers))
     chosen = [_with_settings(choice, claims) for choice in found]
     if kind == "taskset":
+        problems += _unknown_tasksets(chosen, claims, layers)
         return tuple(chosen)
     try:
         known = {choice.name: _options(choice) for choice in chosen}
@@ -129,7 +135,9 @@ def unknown_settings(
         lacking = [choice for choice in owners if claim.option not in known[choice.name]]
         if not lacking:
             continue
-        if len(lacking) == len(owners):
+        if len(lacking) == len(owners) and claim.names_a_part:
+            problems.append(_no_part(kind, claim, layers))
+        elif len(lacking) == len(owners):
             problems.append(_no_setting(lacking[0], claim.option, claim.where, known))
         else:
             has = next(choice for choice in owners if choice not in lacking)
@@ -186,14 +194,42 @@ def _claims(kind: str, chosen: Sequence[str], layers: Sequence[Layer]) -> Iterat
             if rest and plain(first) in names:
                 option, below, part = rest[0], tuple(rest[1:]), names[plain(first)]
             else:
-                others = others or frozenset(
-                    () if kind == "model" else registry.names(cast(registry.Kind, kind))
-                )
-                if rest and plain(first) in others:
+                others = others or frozenset(_names(kind, layers))
+                if rest and (plain(first) in others or (kind == "model" and _is_elsewhere(first, others))):
                     continue
                 option, below, part = first, tuple(rest), None
             rank_of = (rank, int(part is not None))
             yield _Claim(rank_of, part, plain(option), below, item.value, item.where, item.name)
+
+
+def _names(kind: str, layers: Sequence[Layer]) -> set[str]:
+    """Get what the parts of a kind are called, chosen or not; models by their tables and presets."""
+    if kind != "model":
+        return registry.names(cast(registry.Kind, kind))
+    keys = (item.key for layer in layers for item in layer.given)
+    tables = {plain(key[1]) for key in keys if key[0] == "models" and len(key) > 1}
+    return tables | registry.names("preset")
+
+
+def _is_elsewhere(ref: str, names: Collection[str]) -> bool:
+    """Whether this is a model of one of the presets, or of an address."""
+    preset, slash, _ = ref.partition("/")
+    return "@" in ref or (bool(slash) and plain(preset) in names)
+
+
+def _unknown_tasksets(
+    chosen: Sequence[Choice], claims: Sequence[_Claim], layers: Sequence[Layer]
+) -> Iterator[str]:
+    """Say which tables name no taskset, as far as that can be told without importing one."""
+    declared = [registry.declared(choice.entry) for choice in chosen if choice.entry]
+    for claim in claims:
+        if claim.names_a_part and all(names is not None and claim.option not in names for names in declared):
+            yield _no_part("taskset", claim, layers)
+
+
+def _no_part(kind: str, claim: _Claim, layers: Sequence[Layer]) -> str:
+    suggestion = did_you_mean(claim.option, _names(kind, layers))
+    return f"{claim.where}: {claim.name}: no {kind} {claim.option!r}.{suggestion}"
 
 
 def _with_settings(choice: Choice, claims: Sequence[_Claim]) -> Choice:
