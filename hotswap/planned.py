@@ -12,7 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from hotswap import models
+from hotswap import capture, models
 from hotswap.contracts.harness import Harness
 from hotswap.contracts.model import Say, Upstream
 from hotswap.contracts.options import Part
@@ -249,7 +249,9 @@ def _check(resolved: Resolved, ready: tuple[PlannedCell, ...], tasks: Mapping[st
     for each in ready:
         upstream = each.model.upstream
         wanted = tasks[each.cell.taskset.text]
-        problems += pairing_problems(each.cell, type(each.harness), upstream.dialects, wanted)
+        spoken = upstream.dialects if resolved.settings.capture is None else (capture.DIALECT,)
+        problems += _capture_problems(each) if resolved.settings.capture else []
+        problems += pairing_problems(each.cell, type(each.harness), spoken, wanted)
     if resolved.settings.output is not None:
         refuse_taken(resolved.settings.output)
     for name in ("budget", "limits"):
@@ -261,6 +263,19 @@ def _check(resolved: Resolved, ready: tuple[PlannedCell, ...], tasks: Mapping[st
             ]
     if problems:
         raise UsageError(*dict.fromkeys(problems))
+
+
+def _capture_problems(each: PlannedCell) -> list[str]:
+    """Say why a cell's model cannot give the ids of tokens; what nobody knows beforehand is tried."""
+    model = each.model
+    if capture.DIALECT not in model.upstream.dialects:
+        spoken = " and ".join(model.upstream.dialects)
+        why = f"only the chat route of an endpoint gives ids, and this one speaks {spoken}"
+    elif not model.part.token_ids:
+        why = "its chat route gives no ids of tokens; llama.cpp's and vLLM's do"
+    else:
+        return []
+    return [f"{each.cell.name}: --capture tokens does not work with model {model.name!r}: {why}"]
 
 
 def _is_priced(upstream: Upstream) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 
 import hotswap
 from hotswap import models, provision
+from hotswap.capture import Keeper, Sidecar
 from hotswap.contracts.model import Say, Upstream
 from hotswap.contracts.runtime import Gate
 from hotswap.errors import ErrorRecord, StoreError
@@ -152,11 +153,26 @@ class Stage:
         return session
 
     async def score(self, rollout: Rollout, trace: Trace) -> Scores:
+            chaos=self._misbehave(rollout),
+            capture=self._keeper(rollout),
         taskset = self._cells[rollout.cell].cell.taskset
         return await self._run.tasksets[taskset.text].score(rollout.task, trace)
 
     def keep_output(self, rollout: Rollout, name: str, content: bytes) -> None:
         path = self._writer.logs(rollout.id) / name
+    def _keeper(self, rollout: Rollout) -> Keeper | None:
+        """Begin to capture a rollout's tokens; what an earlier try left is overwritten."""
+        if self._run.resolved.settings.capture is None:
+            return None
+        return Keeper(Sidecar(self._writer.tokens(rollout.id)))
+
+    def _misbehave(self, rollout: Rollout) -> Chaos | None:
+        """Get what is done to a rollout on purpose: the same each time for its task and attempt, in every cell."""
+        if self._chaos is None:
+            return None
+        seed = self._run.resolved.settings.seed
+        return Chaos(self._chaos, f"{seed}/{rollout.task.id}/{rollout.attempt}")
+
         with self._masked(rollout):
             masked = self._writer.masker.raw(content)
         try:

@@ -9,6 +9,7 @@
       metrics.json  metrics.csv  metrics.md
       exchanges/ROLLOUT.zst   the raw requests and answers
       logs/ROLLOUT/   what the program printed
+      tokens/ROLLOUT.bin   ids of tokens, where they are captured (`capture`)
 
 A rollout is finished when its whole line stands in traces.jsonl. The journal's line comes after it; where a
 kill came between the two, the result is read from the trace. Standard library only.
@@ -172,6 +173,10 @@ class RunDirectory:
     def logs(self, rollout: str) -> Path:
         """Get the folder of what a rollout's program printed; it need not exist."""
         return self.path / "logs" / rollout
+
+    def tokens(self, rollout: str) -> Path:
+        """Get the file of a rollout's captured tokens, for `hotswap.capture.read`; it need not exist."""
+        return self.path / "tokens" / f"{rollout}.bin"
 
     def _trace(self, line: Line) -> Trace:
         try:

@@ -158,6 +158,8 @@ class CallRecord:
     """The misbehaviour that the run put in on purpose; null where there was none."""
     replayed: bool = False
     """The answer came from a recorded run."""
+    token_break: bool | None = None
+    """Whether its prompt, in ids of tokens, does not extend the call before; null where none were captured."""
 
 
 @dataclass

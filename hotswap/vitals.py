@@ -12,6 +12,7 @@ def vitals(trace: Trace) -> dict[str, float | None]:
     """Count what people chart for every rollout. All are numbers of things but `empty_answer`, which is 0 or 1."""
     sampled = [node for node in trace.messages if node.sampled]
     asked = [(node, call) for node in sampled for call in node.tool_calls]
+    captured = [call.token_break for call in trace.calls if call.token_break is not None]
     return {
         "turns": float(trace.turns),
         "calls": float(len(trace.calls)),
@@ -19,6 +20,7 @@ def vitals(trace: Trace) -> dict[str, float | None]:
         "invalid_tool_calls": float(sum(not _is_valid(call, _offered(trace, node)) for node, call in asked)),
         "truncated_answers": float(sum(call.finish == "length" for call in trace.calls)),
         "empty_answer": float(not (trace.answer or "").strip()),
+        **({"token_breaks": float(sum(captured))} if captured else {}),
     }
 
 

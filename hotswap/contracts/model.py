@@ -73,6 +73,8 @@ class Preset(Part):
     """What its models cost, where that is known without a price list."""
     sampling: ClassVar[Mapping[str, object]] = {}
     """What is sent where the run sets nothing else, under the names of `[sampling]`."""
+    token_ids: ClassVar[bool] = True
+    """Whether its chat route may give the ids of tokens; where it does not, `--capture tokens` is refused."""
 
     def address(self, environment: Mapping[str, str]) -> str:  # noqa: ARG002
         """Get the base URL; some are set by a variable of the environment."""

@@ -17,3 +17,4 @@ class Anthropic(Preset):
     key_variable: ClassVar[str | None] = "ANTHROPIC_API_KEY"
     dialects: ClassVar[tuple[str, ...]] = ("messages", "chat")
     provider: ClassVar[str | None] = "anthropic"
+    token_ids: ClassVar[bool] = False

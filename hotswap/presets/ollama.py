@@ -18,6 +18,7 @@ class Ollama(Preset):
 
     url: ClassVar[str] = f"http://127.0.0.1:{PORT}/v1"
     dialects: ClassVar[tuple[str, ...]] = ("chat", "responses", "messages")
+    token_ids: ClassVar[bool] = False
 
     def address(self, environment: Mapping[str, str]) -> str:
         """Read OLLAMA_HOST as Ollama does: `host`, `host:port`, `:port`, or a whole address."""

@@ -14,3 +14,4 @@ class OpenAI(Preset):
     key_variable: ClassVar[str | None] = "OPENAI_API_KEY"
     dialects: ClassVar[tuple[str, ...]] = ("responses", "chat")
     provider: ClassVar[str | None] = "openai"
+    token_ids: ClassVar[bool] = False

@@ -14,3 +14,4 @@ class OpenRouter(Preset):
     key_variable: ClassVar[str | None] = "OPENROUTER_API_KEY"
     dialects: ClassVar[tuple[str, ...]] = ("chat", "responses", "messages")
     provider: ClassVar[str | None] = "openrouter"
+    token_ids: ClassVar[bool] = False

@@ -17,6 +17,7 @@ from multidict import CIMultiDict
 
 from hotswap.dialects import Dialect, parse
 from hotswap.messages import Answer, ProviderError
+from hotswap.proxy.capturing import NoTokens, read_all
 from hotswap.proxy.chaos import RETRY_AFTER_S, SLOW_S, TYPES
 from hotswap.proxy.down import Down
 from hotswap.proxy.session import Call, Session
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 NO_RETRY = ("x-should-retry", "false")
 """Tells the official SDKs that we have repeated a call as often as it makes sense."""
-STATUS = {"timeout": 504, "replay": 400}
+STATUS = {"timeout": 504, "replay": 400, "capture": 400}
 """What a program is told where nothing came from the provider; else 502."""
 PATIENCE = 3
 """How often a program may learn that the same call failed, before it gets an error that ends it."""
@@ -153,6 +154,8 @@ class Exchange:
             incoming = await self._send()
         except NotRecorded as error:
             return self._failed(ProviderError("replay", str(error)), started)
+        except NoTokens as error:
+            return self._failed(error.error, started)
         except BROKEN as error:
             return self._failed(connection_error(error), started)
         try:
@@ -172,6 +175,8 @@ class Exchange:
                 if not self._session.request.upstream.url:  # nobody else can answer
                     raise
             else:
+                if self._way.capturing is not None:
+                    raise NoTokens("what was recorded has none")
                 record.replayed = True
                 return incoming
         return await self._client.send(self._way.target, self._policy)
@@ -197,7 +202,7 @@ class Exchange:
         """Read an answer in one piece, and send it once it is recorded."""
         try:
             async with asyncio.timeout(self._policy.timeout_s):
-                raw = await _read_all(incoming)
+                raw = await read_all(incoming)
         except BROKEN as error:
             return self._failed(connection_error(error), started)
         first_byte_s = time.monotonic() - self._call.opened
@@ -301,16 +306,6 @@ class Exchange:
             first = stream.first_byte_at
             self._session.conclude(self._call, answer, first - self._call.opened if first else None)
         return answer
-
-
-async def _read_all(incoming: Incoming) -> bytes:
-    data = await incoming.read()
-    if incoming.at_end:
-        return data
-    parts = [data]
-    while data := await incoming.read():
-        parts.append(data)
-    return b"".join(parts)
 
 
 async def play_back(tape: Tape, request: web.BaseRequest) -> web.StreamResponse:

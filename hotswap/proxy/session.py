@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from hotswap.capture import Keeper
+from hotswap.capture.chat import Asking
 from hotswap.contracts.harness import Endpoint
 from hotswap.contracts.model import Upstream
 from hotswap.dialects import Dialect, Route
@@ -25,6 +27,7 @@ from hotswap.graph import Graph
 from hotswap.limits import Budget, Limits, cost
 from hotswap.messages import Answer, ProviderError, Usage
 from hotswap.proxy.body import Body, read_body
+from hotswap.proxy.capturing import Capturing
 from hotswap.proxy.chaos import Chaos
 from hotswap.proxy.tape import Source, Tape
 from hotswap.proxy.upstream import CallPolicy
@@ -53,6 +56,8 @@ class SessionRequest:
     """Takes each raw exchange when it is over."""
     source: Source | None = None
     """Answers in the provider's place."""
+    capture: Keeper | None = None
+    """Keeps the ids of tokens; null where none are captured."""
     chaos: Chaos | None = None
     """What is done to the program on purpose."""
 
@@ -84,6 +89,8 @@ class Call:
     """What the program was sent of a whole answer; null where there is none, or it has arrived."""
 
     def repeats(self, body: Body, dialect: Dialect) -> bool:
+    keep: Callable[[], bool | None] | None = None
+    """Keeps the tokens of its answer, and says whether its prompt breaks with the call before."""
         """Whether another request asks the same, be it in one piece where this one asked for a stream."""
         same = dialect is self.dialect and body.leaf == self.body.leaf and bool(body.fields)
         return same and _without_stream(body.fields) == _without_stream(self.body.fields)
@@ -326,6 +333,8 @@ class Session:
             self._spend(call.record, answer)
         call.record.duration_s = (call.record.duration_s or 0.0) + time.monotonic() - call.opened
         call.record.error = ErrorRecord("hotswap", "agent", "chaos", f"{call.record.fault} on purpose")
+        if answer.error is None and call.keep is not None:
+            record.token_break = call.keep()
         self.last_error = None
         self._failed.append(call)
 
@@ -352,6 +361,14 @@ class Session:
         record.usage = record.usage + answer.usage
         if spent is not None:
             record.cost_usd = (record.cost_usd or 0.0) + spent
+    def capturing(self, call: Call, asking: Asking) -> Capturing | None:
+        """Get what captures the tokens of a call that is about to be sent; null where none are captured."""
+        if self.request.capture is None:
+            return None
+        leaf = call.body.leaf
+        conversation = None if leaf is None else self._graph.conversation(leaf)
+        return Capturing(self.request.capture, call, conversation, asking)
+
             self._spent_usd += spent
         self.usage = self.usage + answer.usage
         if self.request.budget is not None:
@@ -378,7 +395,10 @@ class Session:
         self._closed = True
 
     def write(self, trace: Trace) -> None:
-        """Fill in what the proxy knows: messages, branches, tools, calls, usage, cost, the served model."""
+        """Fill in what the proxy knows: messages, branches, tools, calls, usage, cost, the served model.
+
+        Raises StoreError where tokens were to be captured and could not all be written.
+        """
         trace.messages = list(self._graph.nodes)
         trace.branches = self._graph.branches()
         trace.tools = dict(self._tools)
@@ -399,6 +419,8 @@ class Session:
 
 def _without_stream(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in STREAM_FIELDS}
+        if self.request.capture is not None:
+            self.request.capture.close()
 
 
 def _may_be_billed(record: CallRecord) -> bool:
@@ -411,3 +433,5 @@ def _may_be_billed(record: CallRecord) -> bool:
 def _error_record(error: ProviderError) -> ErrorRecord:
     status = "no answer" if error.status is None else f"HTTP {error.status}"
     return ErrorRecord("provider", "agent", error.type, error.message, status)
+        if self.request.capture is not None:
+            self.request.capture.check()

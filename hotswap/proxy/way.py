@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from hotswap import capture
+from hotswap.capture.chat import Asking, ask
 from hotswap.contracts.model import Upstream
 from hotswap.dialects import Dialect, known
+from hotswap.proxy.capturing import Capturing
 from hotswap.proxy.session import Call, Session
 from hotswap.proxy.upstream import Target, clean_query, headers_up, join
 
 if TYPE_CHECKING:
     from hotswap.translation import Translated, Translation
+
+NOTHING = Asking()
 
 
 class NoWay(Exception):
@@ -34,6 +39,8 @@ class Way:
     fields: Mapping[str, Any] | None = None
     """The request that is translated."""
     streams: bool = False
+    capturing: Capturing | None = None
+    """Takes the ids of tokens out of what comes back."""
 
     def translated(self) -> Translated | None:
         """Begin to translate one answer; null where it goes down as it comes."""
@@ -45,24 +52,32 @@ class Way:
 def find_way(session: Session, call: Call, tail: str, request: web.BaseRequest) -> Way:
     """Get the way up of a call, and note in its record what of it is not the program's. Raises NoWay."""
     upstream = session.request.upstream
-    if call.dialect.name in upstream.dialects or not call.body.fields:
-        return Way(_relayed(session, call, tail, request), call.dialect)
+    spoken = upstream.dialects if session.request.capture is None else (capture.DIALECT,)
+    if call.dialect.name in spoken or not call.body.fields:
+        asking = _asking(session, call.body.fields)
+        target = _relayed(session, call, tail, request, asking)
+        return Way(target, call.dialect, capturing=session.capturing(call, asking))
     from hotswap.translation import between  # loaded only when used
 
-    for name in upstream.dialects:
+    for name in spoken:
         translation = between(call.dialect.name, name)
         if translation is not None:
             return _translated(session, call, translation, known()[name], request)
-    spoken = ", ".join(upstream.dialects)
-    raise NoWay(f"the endpoint speaks {spoken}, and {call.dialect.name} cannot be translated into that")
+    names = ", ".join(spoken)
+    raise NoWay(f"the endpoint speaks {names}, and {call.dialect.name} cannot be translated into that")
 
 
-def _relayed(session: Session, call: Call, tail: str, request: web.BaseRequest) -> Target:
+def _asking(session: Session, fields: Mapping[str, Any]) -> Asking:
+    """Get what is changed in a request so that its answer has ids of tokens; nothing where none are captured."""
+    return NOTHING if session.request.capture is None else ask(fields)
+
+
+def _relayed(session: Session, call: Call, tail: str, request: web.BaseRequest, asking: Asking) -> Target:
     upstream, dialect, fields = session.request.upstream, call.dialect, call.body.fields
     imposed = dialect.impose(fields, upstream.model, _sampling(session)) if fields else {}
     dropped = [name for name in upstream.drop if name in fields or name in imposed]
     imposed = {name: value for name, value in imposed.items() if name not in dropped}
-    body = call.body.change(imposed, dropped)
+    body = call.body.change({**imposed, **asking.added}, [*dropped, *asking.left_out])
     _note(call, {**fields, **imposed}, dropped, dialect, tail)
     query = clean_query(request.raw_path.partition("?")[2])
     url = join(upstream.url, dialect.address(tail, upstream.model), dialect.version, query)
@@ -85,11 +100,14 @@ def _translated(
     sent = {name: value for name, value in {**said.fields, **imposed}.items() if name not in dropped}
     _note(call, sent, [*said.dropped, *dropped], endpoint, said.tail)
     call.record.translated = endpoint.name
+    asking = _asking(session, sent)
+    sent = {name: value for name, value in sent.items() if name not in asking.left_out} | dict(asking.added)
     url = join(upstream.url, endpoint.address(said.tail, model), endpoint.version, "")
     headers = headers_up(request.headers, upstream, endpoint)
     headers["Content-Type"] = "application/json"
     target = Target(url, headers, (json.dumps(sent).encode(),))
-    return Way(target, endpoint, translation, fields, call.streams)
+    capturing = session.capturing(call, asking)
+    return Way(target, endpoint, translation, fields, call.streams, capturing)
 
 
 def whole_fields(call: Call) -> dict[str, Any]:

@@ -212,6 +212,8 @@ class Settings(Section):
     """The run directory; none: a new one below `runs`."""
     runs: Path = Path("runs")
     """Where run directories are made."""
+    capture: str | None = None
+    """`tokens`: keep the ids and log-probabilities of what each call read and wrote, where the endpoint gives them."""
 
     sampling: Sampling = Sampling()
     """What steers the model's answers."""
@@ -225,6 +227,13 @@ class Settings(Section):
     """Misbehaviour towards the program on purpose, by share of its calls: `429:0.1,cut:0.05,slow:0.1`."""
     models: dict[str, ModelTable] = Field(default_factory=dict)
     """Models under names of your own: a table [models.NAME] is used as -m NAME."""
+
+    @field_validator("capture")
+    @classmethod
+    def _captures(cls, value: str | None) -> str | None:
+        if value not in (None, "tokens"):
+            raise ValueError("expected tokens, or none")
+        return value
 
     @field_validator("allow_errors", mode="before")
     @classmethod
