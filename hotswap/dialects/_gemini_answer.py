@@ -242,7 +242,7 @@ class _Part:
         if bool(self._part.get("thought")) != bool(piece.get("thought")):
             return False
         self._texts.append(piece.get("text", ""))
-        self._part = {**self._part, **piece}
+        self._part.update(piece)
         return True
 
     def read(self) -> Any:

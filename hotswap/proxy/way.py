@@ -78,9 +78,10 @@ def _relayed(session: Session, call: Call, tail: str, request: web.BaseRequest, 
     dropped = [name for name in upstream.drop if name in fields or name in imposed]
     imposed = {name: value for name, value in imposed.items() if name not in dropped}
     body = call.body.change({**imposed, **asking.added}, [*dropped, *asking.left_out])
-    _note(call, {**fields, **imposed}, dropped, dialect, tail)
+    address = dialect.address(tail, upstream.model)
+    _note(call, {**fields, **imposed}, dropped, dialect, address)
     query = clean_query(request.raw_path.partition("?")[2])
-    url = join(upstream.url, dialect.address(tail, upstream.model), dialect.version, query)
+    url = join(upstream.url, address, dialect.version, query)
     return Target(url, headers_up(request.headers, upstream, dialect), body, request.method)
 
 

@@ -217,6 +217,10 @@ FAULTS = {
     "an error alone": (events(LATER), ("overloaded", True, "overloaded")),
     "an error in a list": (events([LATER]), ("overloaded", True, "overloaded")),
     "an error after a beginning": (events(piece({"text": "Par"}), LATER), ("overloaded", True, "overloaded")),
+    "an error beside an answer": (
+        events({**piece({"text": "Par"}), **LATER}),
+        ("overloaded", True, "overloaded"),
+    ),
     "too long a prompt": (
         events({"error": {"code": 400, "message": LONG, "status": "INVALID_ARGUMENT"}}),
         ("context_length", False, LONG),
@@ -413,7 +417,8 @@ def test_a_route_that_is_no_turn_is_known_as_one_of_gemini() -> None:
     [
         (CALL, "gemini-x", CALL),
         (CALL, "", CALL),
-        ("/models/org%2Fname:generateContent", "org/name", "/models/org%2Fname:generateContent"),
+        ("/models/org/name:generateContent", "org/name", "/models/org/name:generateContent"),
+        ("/tunedModels/mine:generateContent", "mine", "/tunedModels/mine:generateContent"),
         (STREAM, "gemini-y", "/models/gemini-y:streamGenerateContent"),
         (STREAM, "models/gemini-y", "/models/gemini-y:streamGenerateContent"),
         (CALL, "org/name:8b", "/models/org%2Fname%3A8b:generateContent"),
@@ -518,7 +523,8 @@ async def test_a_turn_goes_through_the_proxy_as_it_is() -> None:
     assert secret not in str(got)
     assert said.body == sent
     [call] = trace.calls
-    assert (call.dialect, call.finish, call.error, call.usage) == ("gemini", "tool_calls", None, READ)
+    assert (call.dialect, call.model, call.usage) == ("gemini", "real/one", READ)
+    assert (call.finish, call.error) == ("tool_calls", None)
     assert trace.messages[call.outputs[0]].text == TEXT["text"]
 
 
