@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from hotswap.blobs import Blobs
 from hotswap.graph.identity import Key, identity
 from hotswap.graph.kinds import Looked, look
-from hotswap.graph.threads import Secret, Threads
+from hotswap.graph.threads import NONE, Secret, Threads
 from hotswap.messages import Message
 from hotswap.trace import Branch, BranchKind, CallRecord, Node
 
@@ -76,6 +76,10 @@ class Graph:
     def conversation(self, leaf: int) -> int | None:
         """Get the number of the conversation that a used message belongs to; it never changes."""
         return self._threads.conversation(leaf)
+
+    def prompted(self, leaf: int) -> bool:
+        """Whether a message stands below a system prompt."""
+        return self._threads.system[leaf] != NONE
 
     def turns(self, conversation: int) -> int:
         """Get how many calls of a conversation were answered so far."""

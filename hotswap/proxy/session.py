@@ -11,11 +11,11 @@ import asyncio
 import json
 import secrets
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from hotswap.capture import Keeper
 from hotswap.capture.chat import Asking
@@ -72,6 +72,14 @@ class Pass:
     digest: bytes = field(repr=False)
 
 
+class Talk(NamedTuple):
+    """A conversation, as the limit of turns counts it: whose it is, and the number that the graph gives it."""
+
+    kind: BranchKind
+    agent: str
+    number: int | None = None
+
+
 @dataclass(eq=False)
 class Call:
     """A call in progress, or one that failed and may be tried again."""
@@ -81,16 +89,17 @@ class Call:
     body: Body
     dialect: Dialect
     streams: bool
+    talk: Talk
     given_up: int = 0
     """How often the program was told that this call failed."""
     busy: bool = True
     opened: float = field(default_factory=time.monotonic)
     tape: Tape | None = None
     """What the program was sent of a whole answer; null where there is none, or it has arrived."""
-
-    def repeats(self, body: Body, dialect: Dialect) -> bool:
     keep: Callable[[], bool | None] | None = None
     """Keeps the tokens of its answer, and says whether its prompt breaks with the call before."""
+
+    def repeats(self, body: Body, dialect: Dialect) -> bool:
         """Whether another request asks the same, be it in one piece where this one asked for a stream."""
         same = dialect is self.dialect and body.leaf == self.body.leaf and bool(body.fields)
         return same and _without_stream(body.fields) == _without_stream(self.body.fields)
@@ -125,8 +134,9 @@ class Session:
         self._failed: deque[Call] = deque(maxlen=FAILED_KEPT)
         self._lost: deque[Call] = deque(maxlen=FAILED_KEPT)
         """Calls that were answered, and whose answer did not arrive in the program."""
-        self._busy_turns = 0
-        """Calls of the main agent that are being answered."""
+        self._turns: Counter[Talk] = Counter()
+        self._busy: Counter[Talk] = Counter()
+        """Calls that are being answered."""
         self._leaf_by_answer: dict[str, int | None] = {}
         self._spent_usd = 0.0
         self._served_model: str | None = None
@@ -161,10 +171,10 @@ class Session:
         seconds = self.request.limits.seconds
         return None if seconds is None else self.started + seconds
 
-    def over(self, in_flight: int = 0) -> str | None:
-        """Get the limit that is used up; null where another call may go up, beside so many turns in flight."""
+    def over(self) -> str | None:
+        """Get the limit that is used up, whoever calls; null where another call may go up."""
         elapsed = time.monotonic() - self.started
-        over = self.request.limits.over(self.turns + in_flight, self.usage.total, self._spent_usd, elapsed)
+        over = replace(self.request.limits, turns=None).over(0, self.usage.total, self._spent_usd, elapsed)
         budget = self.request.budget
         return over or (budget.over() if budget else None)
 
@@ -196,19 +206,38 @@ class Session:
         lost = self._take_lost(body, route.dialect, streams)
         if lost is not None:
             return lost
-        over = self.over(self._busy_turns if who.kind == "main" else 0)
+        over = self.over()
         if over is not None:
             return over
         self._place(body, route.dialect)
-        if body.leaf is not None:
-            self._graph.use(body.leaf, who.kind, who.agent)
-        self._busy_turns += who.kind == "main"
+        talk = self._converse(body, route, who)
+        if self._spent_turns(talk):
+            return "turns"
+        self._busy[talk] += 1
         again = next((call for call in self._failed if call.repeats(body, route.dialect)), None)
         if again is None:
-            return self._record(body, path, route.dialect, who, streams)
+            return self._record(body, path, route.dialect, who, streams, talk)
         self._failed.remove(again)
         again.body, again.busy, again.opened, again.streams = body, True, time.monotonic(), streams
         return again
+
+    def _converse(self, body: Body, route: Route, who: Pass) -> Talk:
+        """Note whose a request is; get the conversation that it goes on with. Requests without a system prompt are
+        one: nothing would hold a program that puts all it knows into a new question each time."""
+        if body.leaf is None:
+            return Talk(who.kind, who.agent)
+        tools, model = (
+            route.dialect.read_tools(body.fields),
+            route.dialect.read_model(body.fields, route.tail),
+        )
+        self._graph.use(body.leaf, who.kind, who.agent, bool(tools), model)
+        prompted = self._graph.prompted(body.leaf)
+        return Talk(who.kind, who.agent, self._graph.conversation(body.leaf) if prompted else None)
+
+    def _spent_turns(self, talk: Talk) -> bool:
+        """Whether a conversation has used up its turns, those counted that are being answered. Side calls take none."""
+        most = self.request.limits.turns
+        return most is not None and talk.kind != "side" and self._turns[talk] + self._busy[talk] >= most
 
     def _take_lost(self, body: Body, dialect: Dialect, streams: bool) -> Call | None:
         if not self._lost:
@@ -252,9 +281,6 @@ class Session:
                 body.mark(read, body.leaf)
         self._remember(body, dialect)
 
-    def _over(self, who: Pass) -> str | None:
-        return self.over(self._busy_turns if who.kind == "main" else 0)
-
     def _remember(self, body: Body, dialect: Dialect) -> None:
         earlier, body.continues = body.continues, None
         if earlier is not None and (dialect, earlier) in self._bodies:
@@ -262,7 +288,7 @@ class Session:
         if body.remembered:
             self._bodies.append((dialect, body.forget()))
 
-    def _record(self, body: Body, path: str, dialect: Dialect, who: Pass, streams: bool) -> Call:
+    def _record(self, body: Body, path: str, dialect: Dialect, who: Pass, streams: bool, talk: Talk) -> Call:
         record = CallRecord(
             input=body.leaf,
             outputs=[],
@@ -276,7 +302,7 @@ class Session:
             kind=who.kind,
         )
         self._records.append(record)
-        return Call(record, len(self._records) - 1, body, dialect, streams)
+        return Call(record, len(self._records) - 1, body, dialect, streams, talk)
 
     def _note_tools(self, fields: Mapping[str, Any], dialect: Dialect) -> str | None:
         """Keep the tools that were offered, each list once. The same object as last time is not read anew."""
@@ -303,17 +329,23 @@ class Session:
         record.served_model = answer.model
         self._served_model = answer.model or self._served_model
         self._spend(record, answer)
-        record.outputs = [self._graph.answer(call.body.leaf, said, call.number) for said in answer.messages]
+        whole = answer.error is None
+        record.outputs = [
+            self._graph.answer(call.body.leaf, said, call.number, whole) for said in answer.messages
+        ]
         for node in record.outputs:
             self._graph.use(node, record.kind, record.agent)
         if answer.id and record.outputs:
             self._leaf_by_answer[answer.id] = record.outputs[0]
         self.last_error = answer.error
         record.error = _error_record(answer.error) if answer.error else None
+        if answer.error is None and call.keep is not None:
+            record.token_break = call.keep()
         if answer.error is not None:
             self._failed.append(call)
-        elif record.kind == "main" and record.outputs:
-            self.turns += 1
+        elif record.outputs:
+            self._turns[call.talk] += 1
+            self.turns += record.kind == "main"
 
     def reject(self, call: Call, why: str) -> None:
         """Record that a call cannot be sent: the program and the endpoint do not go together."""
@@ -333,10 +365,16 @@ class Session:
             self._spend(call.record, answer)
         call.record.duration_s = (call.record.duration_s or 0.0) + time.monotonic() - call.opened
         call.record.error = ErrorRecord("hotswap", "agent", "chaos", f"{call.record.fault} on purpose")
-        if answer.error is None and call.keep is not None:
-            record.token_break = call.keep()
         self.last_error = None
         self._failed.append(call)
+
+    def capturing(self, call: Call, asking: Asking) -> Capturing | None:
+        """Get what captures the tokens of a call that is about to be sent; null where none are captured."""
+        if self.request.capture is None:
+            return None
+        leaf = call.body.leaf
+        conversation = None if leaf is None else self._graph.conversation(leaf)
+        return Capturing(self.request.capture, call, conversation, asking)
 
     def note_helper(self, record: HelperRecord) -> None:
         """Record a request that was no call."""
@@ -354,21 +392,13 @@ class Session:
 
     def _settle(self, call: Call) -> None:
         call.busy = False
-        self._busy_turns -= call.record.kind == "main"
+        self._busy[call.talk] -= 1
 
     def _spend(self, record: CallRecord, answer: Answer) -> None:
         spent = 0.0 if record.replayed else cost(answer.usage, self.request.upstream.prices)
         record.usage = record.usage + answer.usage
         if spent is not None:
             record.cost_usd = (record.cost_usd or 0.0) + spent
-    def capturing(self, call: Call, asking: Asking) -> Capturing | None:
-        """Get what captures the tokens of a call that is about to be sent; null where none are captured."""
-        if self.request.capture is None:
-            return None
-        leaf = call.body.leaf
-        conversation = None if leaf is None else self._graph.conversation(leaf)
-        return Capturing(self.request.capture, call, conversation, asking)
-
             self._spent_usd += spent
         self.usage = self.usage + answer.usage
         if self.request.budget is not None:
@@ -393,6 +423,8 @@ class Session:
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_S)
         self._closed = True
+        if self.request.capture is not None:
+            self.request.capture.close()
 
     def write(self, trace: Trace) -> None:
         """Fill in what the proxy knows: messages, branches, tools, calls, usage, cost, the served model.
@@ -403,11 +435,15 @@ class Session:
         trace.branches = self._graph.branches()
         trace.tools = dict(self._tools)
         trace.calls = list(self._records)
+        for record, kind in zip(self._records, self._graph.kinds(self._records), strict=True):
+            record.kind = kind
         trace.helpers = list(self._helpers)
         trace.usage = self.usage
         trace.cost_usd = self.cost_usd
         trace.cell.served_model = self._served_model
         trace.timing.model_s = self._model_s
+        if self.request.capture is not None:
+            self.request.capture.check()
 
     @property
     def cost_usd(self) -> float | None:
@@ -419,8 +455,6 @@ class Session:
 
 def _without_stream(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in STREAM_FIELDS}
-        if self.request.capture is not None:
-            self.request.capture.close()
 
 
 def _may_be_billed(record: CallRecord) -> bool:
@@ -433,5 +467,3 @@ def _may_be_billed(record: CallRecord) -> bool:
 def _error_record(error: ProviderError) -> ErrorRecord:
     status = "no answer" if error.status is None else f"HTTP {error.status}"
     return ErrorRecord("provider", "agent", error.type, error.message, status)
-        if self.request.capture is not None:
-            self.request.capture.check()

@@ -314,8 +314,8 @@ async def test_each_agent_of_a_session_has_its_branch() -> None:
         await seat.send({"messages": talk("help")}, Authorization=f"Bearer {secret}")
         trace = seat.trace()
     assert [(branch.kind, branch.agent) for branch in trace.branches] == [
-        ("subagent", "helper"),
         ("main", "main"),
+        ("subagent", "helper"),
     ]
     assert [(call.kind, call.agent) for call in trace.calls] == [("main", "main"), ("subagent", "helper")]
     assert [node.text for node in trace.main] == ["do", "main"]
