@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from hotswap.messages import THOUGHTS, Message, ToolCall
@@ -32,18 +32,20 @@ CALL_FIELDS = ("functionCall", "function_call")
 PROMPTS = frozenset({"system", "developer"})
 """Roles of what a program tells the model about its work."""
 
+SPACE = b" \t\n\r\v\f\x1c\x1d\x1e\x1f"
 STEP = 1 << 16
 """Characters that are hashed at a time, so that a long text is never copied whole."""
 _ATTRIBUTION = re.compile(rf"(?im)^[ \t]*(?:{'|'.join(map(re.escape, ATTRIBUTION))})[ \t]*:.*(?:\n|\Z)")
 _THOUGHT = re.compile(r"\s*<(think|thinking)>.*?</\1>", re.DOTALL)
+_WRITER = json.JSONEncoder(sort_keys=True)
 _READER = json.JSONDecoder(parse_float=lambda text: _whole(float(text)))
 
 
 class Key(NamedTuple):
-    """A message's identity. Long texts are in it as digests."""
+    """A message's identity. Texts are in it as digests; one that is the whole content is the message's own object."""
 
     role: str
-    content: bytes
+    content: bytes | str
     calls: bytes
     ids: tuple[str, ...]
     """Of the tool calls."""
@@ -67,48 +69,60 @@ def identity(message: Message) -> Key:
     )
 
 
-NOTHING = blake2b(digest_size=16).digest()
+NOTHING = sha256().digest()
 """The content of a message that says nothing."""
 
 
 def _said(message: Message) -> bytes:
     """The digest of an answer: its words, whatever spaces and parts they stand in."""
-    hashed, others = blake2b(digest_size=16), []
-    begun = False
+    hashed, others, begun = sha256(), [], False
     for element in _elements(message.content):
         if not isinstance(element, str):
             others.append(element)
             continue
-        start = 0
-        if not begun and (thought := _THOUGHT.match(element)):
-            start = thought.end()
-        for at in range(start, len(element), STEP):
-            words = "".join(element[at : at + STEP].split())
+        thought = None if begun else _THOUGHT.match(element)
+        for at in range(thought.end() if thought else 0, len(element), STEP):
+            words = _bytes(element[at : at + STEP]).translate(None, SPACE)
             begun = begun or bool(words)
-            hashed.update(_bytes(words))
+            hashed.update(words)
     if not begun and not message.tool_calls:
         for other in others:
             hashed.update(_bytes(_json(other)))
     return hashed.digest()
 
 
-def _sent(message: Message) -> bytes:
-    """The digest of a message that is the program's own."""
-    hashed = blake2b(digest_size=16)
-    for element in _elements(message.content):
-        if not isinstance(element, str):
+def _sent(message: Message) -> bytes | str:
+    """What counts of the content of a message that is the program's own."""
+    content, found = message.content, []
+    if not isinstance(content, str) or message.role in PROMPTS:
+        for element in _elements(content):
+            prompt = isinstance(element, str) and message.role in PROMPTS
+            found.append(_ATTRIBUTION.sub("", element) if prompt else element)
+        found = [element for element in found if element != ""]
+        if content is None and not message.tool_calls and message.extra:
+            found.append(_steady(message.extra))
+        if len(found) != 1 or not isinstance(found[0], str):
+            return _framed(found) if found else ""
+        content = found[0]
+    return content
+
+
+def _framed(elements: list[Any]) -> bytes:
+    """The digest of texts and other parts in their order."""
+    hashed = sha256()
+    for element in elements:
+        if isinstance(element, str):
+            _frame(hashed, "text", element)
+        else:
             _frame(hashed, "part", _json(element))
-            continue
-        text = _ATTRIBUTION.sub("", element) if message.role in PROMPTS else element
-        if text:
-            _frame(hashed, "text", text)
-    if message.content is None and not message.tool_calls and message.extra:
-        _frame(hashed, "part", _json(_steady(message.extra)))
     return hashed.digest()
 
 
 def _frame(hashed: Any, kind: str, text: str) -> None:
     """Hash a text so that it cannot run into the next one."""
+    if len(text) < STEP:
+        hashed.update(_bytes(f"{kind} {len(text)} {text}"))
+        return
     hashed.update(f"{kind} {len(text)} ".encode())
     for at in range(0, len(text), STEP):
         hashed.update(_bytes(text[at : at + STEP]))
@@ -150,7 +164,7 @@ def _steady(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _calls(calls: tuple[ToolCall, ...]) -> bytes:
-    hashed = blake2b(digest_size=16)
+    hashed = sha256()
     for call in calls:
         _frame(hashed, "name", call.name)
         _frame(hashed, "arguments", _arguments(call.arguments))
@@ -162,7 +176,7 @@ def _arguments(text: str) -> str:
     if not text.strip():
         return "{}"
     try:
-        return json.dumps(_READER.decode(text), sort_keys=True)
+        return _WRITER.encode(_READER.decode(text))
     except (ValueError, RecursionError):
         return text
 
@@ -174,7 +188,7 @@ def _whole(number: float) -> float | int:
 
 def _json(value: Any) -> str:
     try:
-        return json.dumps(value, sort_keys=True, default=str)
+        return _WRITER.encode(value)
     except (ValueError, TypeError, RecursionError):
         return f"a part that cannot be written: {type(value).__name__}"
 

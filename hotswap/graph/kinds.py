@@ -125,7 +125,7 @@ def _nested(spans: Sequence[Any]) -> set[int]:
 
 
 def _strands(nodes: Sequence[Node], uses: dict[int, Use], broken: set[int]) -> Iterator[Strand]:
-    """The paths that end in a leaf and have an answer. What was never used, and answers that broke off, are no leaves."""
+    """The paths that end in a leaf and have an answer. What was not used, and answers that broke off, are no leaves."""
     alive, ends = [False] * len(nodes), [True] * len(nodes)
     for node in reversed(nodes):
         alive[node.id] = alive[node.id] or (node.id in uses and node.id not in broken)
