@@ -35,14 +35,14 @@ import json
 import pkgutil
 import time
 from collections.abc import Mapping
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 from hotswap.dialects import Event, known
 from hotswap.translation import answers, requests
 from hotswap.translation.names import Names
 from hotswap.translation.passage import Passage, put_together, taken_apart
-from hotswap.translation.pivot import Asked, Begun, Failed, Piece
+from hotswap.translation.pivot import Begun, Failed, Piece
 from hotswap.translation.pivot import Untranslatable as Untranslatable
 
 
@@ -60,10 +60,10 @@ class Translated:
         self._answers = _answers(endpoint)
         asked = _requests(program).read(fields, self._dropped)
         target = _requests(endpoint)
-        self._names = Names(asked.tools, target.KINDS)
+        names = Names(asked.tools, target.KINDS)
         self.fields: dict[str, Any] = {
             "model": model,
-            **target.write(asked, self._names, self._dropped),
+            **target.write(asked, names, self._dropped),
             "stream": stream,
         }
         """The request for the endpoint."""
@@ -71,7 +71,7 @@ class Translated:
             self.fields["stream_options"] = {"include_usage": True}
         self.tail: str = target.TAIL
         """The endpoint's route below its base address."""
-        self._asked: Asked = asked
+        self._passage = Passage(names, asked.thoughts, self._unnamed, self._dropped)
         self._reader = self._answers.Reader(self._dropped)
         self._writer = _answers(program).Writer(asked)
         self.content_type: str = self._writer.content_type
@@ -108,11 +108,10 @@ class Translated:
             written += self._writer.write(piece)
         return written
 
-    @cached_property
-    def _passage(self) -> Passage:
+    def _unnamed(self) -> Begun:
+        """What an answer is called where the endpoint does not say: the same for the same request."""
         digest = hashlib.sha256(json.dumps(self._given, sort_keys=True).encode()).hexdigest()
-        begun = Begun(digest[:24], self._model, self._opened)
-        return Passage(self._names, self._asked.thoughts, begun, self._dropped)
+        return Begun(digest[:24], self._model, self._opened)
 
 
 class Translation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from hotswap.translation.names import Names
@@ -26,11 +26,11 @@ from hotswap.translation.pivot import (
 class Passage:
     """The way of one answer, piece by piece."""
 
-    def __init__(self, names: Names, thoughts: bool, begun: Begun, dropped: set[str]) -> None:
+    def __init__(self, names: Names, thoughts: bool, unnamed: Callable[[], Begun], dropped: set[str]) -> None:
         self._names = names
         self._thoughts = thoughts
-        self._fallback = begun
-        """What the answer is called where the endpoint does not say."""
+        self._unnamed = unnamed
+        """Gets what the answer is called where the endpoint does not say."""
         self._dropped = dropped
         self._begun = False
         self._calls = False
@@ -49,7 +49,9 @@ class Passage:
         return out
 
     def _named(self, begun: Begun) -> Begun:
-        other = self._fallback
+        if begun.id and begun.model and begun.created:
+            return begun
+        other = self._unnamed()
         return Begun(begun.id or other.id, begun.model or other.model, begun.created or other.created)
 
     def _pass(self, piece: Piece) -> list[Piece]:

@@ -171,7 +171,7 @@ class Asked:
     verbosity: str | None = None
     stop: tuple[str, ...] = ()
     effort: str | None = None
-    """How hard to think: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`; null: not said."""
+    """How hard to think: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`; null: not said."""
     thoughts: bool = False
     """Whether the program asks to see what the model thinks."""
     usage_chunk: bool = False

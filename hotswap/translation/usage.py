@@ -28,9 +28,7 @@ def to_openai(usage: Usage | None, read: str, wrote: str) -> dict[str, Any] | No
     """Write it; null where the endpoint did not count."""
     if usage is None or (usage.input is None and usage.output is None):
         return None
-    details = {"cached_tokens": usage.cached or 0}
-    if usage.cache_write:
-        details["cache_write_tokens"] = usage.cache_write
+    details = {"cached_tokens": usage.cached or 0, "cache_write_tokens": usage.cache_write or 0}
     return {
         f"{read}_tokens": usage.input or 0,
         f"{wrote}_tokens": usage.output or 0,
@@ -47,18 +45,21 @@ def from_anthropic(said: Mapping[str, Any]) -> Usage | None:
     if plain is None and output is None:
         return None
     whole = None if plain is None else plain + (cached or 0) + (written or 0)
-    return Usage(whole, output, cached, written)
+    details = table(said.get("output_tokens_details"))
+    return Usage(whole, output, cached, written, number(details.get("thinking_tokens")))
 
 
 def to_anthropic(usage: Usage | None) -> dict[str, Any]:
     """Its programs add these numbers up: one that is not known is 0 there."""
     counted = usage or Usage()
     cached, written = counted.cached or 0, counted.cache_write or 0
+    thought = {"output_tokens_details": {"thinking_tokens": counted.reasoning}} if counted.reasoning else {}
     return {
         "input_tokens": max(0, (counted.input or 0) - cached - written),
         "cache_creation_input_tokens": written,
         "cache_read_input_tokens": cached,
         "output_tokens": counted.output or 0,
+        **thought,
     }
 
 

@@ -33,7 +33,15 @@ from hotswap.translation.reading import (
 )
 
 KNOWN = frozenset(
-    {"contents", "systemInstruction", "system_instruction", "tools", "toolConfig", "generationConfig"}
+    {
+        "model",
+        "contents",
+        "systemInstruction",
+        "system_instruction",
+        "tools",
+        "toolConfig",
+        "generationConfig",
+    }
 )
 CONFIG = frozenset((
     "temperature", "topP", "topK", "maxOutputTokens", "stopSequences", "seed", "presencePenalty", "frequencyPenalty",

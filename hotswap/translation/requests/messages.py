@@ -47,7 +47,6 @@ KNOWN = frozenset((
     "model", "messages", "system", "stream", "tools", "tool_choice", "thinking", "output_config", "output_format",
     "max_tokens", "stop_sequences", "temperature", "top_p", "top_k", "container", "mcp_servers",
 ))  # fmt: skip
-EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "xhigh"}
 BUDGETS = ((2_048, "low"), (8_192, "medium"))
 """Up to how many tokens of thinking an effort is meant; beyond is `high`."""
 SERVER_BLOCKS = ("server_tool_use", "mcp_tool_use", "container_upload")
@@ -83,7 +82,7 @@ def read(fields: Mapping[str, Any], dropped: set[str]) -> Asked:
 def _read_effort(thinking: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
     """A program that says no effort gets the model's own, as it would from Anthropic."""
     if config.get("effort"):
-        return EFFORTS.get(text(config["effort"]), "high")
+        return text(config["effort"]) or None
     budget = number(thinking.get("budget_tokens"))
     if thinking.get("type") != "enabled" or budget is None:
         return None
@@ -202,7 +201,7 @@ def _write_thinking(asked: Asked, dropped: set[str]) -> dict[str, Any]:
     """An effort needs no thinking blocks in the history, which a budget would demand and nobody else can keep."""
     config: dict[str, Any] = {}
     if asked.effort and asked.effort != "none":
-        config["effort"] = {"minimal": "low", "xhigh": "max"}.get(asked.effort, asked.effort)
+        config["effort"] = "low" if asked.effort == "minimal" else asked.effort
     if asked.output and asked.output.schema is not None:
         config["format"] = {"type": "json_schema", "schema": asked.output.schema}
     elif asked.output:
