@@ -12,7 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from hotswap import capture, models
+from hotswap import capture, models, replay
 from hotswap.contracts.harness import Harness
 from hotswap.contracts.model import Say, Upstream
 from hotswap.contracts.options import Part
@@ -116,6 +116,7 @@ async def planned(
             for cell in plan
         )
         _check(resolved, ready, tasks)
+        _say_what_is_not_recorded(resolved, ready, tasks, say)
         _say_what_is_short(resolved, tasks, say)
         yield PlannedRun(resolved, ready, tasks, tasksets)
 
@@ -172,6 +173,21 @@ def _say_what_is_short(resolved: Resolved, tasks: Mapping[str, list[Task]], say:
             say(f"taskset {text!r}: {settings.tasks} tasks were asked for (-n), and {len(selected)} {what}")
 
 
+def _say_what_is_not_recorded(
+    resolved: Resolved, ready: Sequence[PlannedCell], tasks: Mapping[str, list[Task]], say: Say
+) -> None:
+    for each in ready:
+        if isinstance(each.model, replay.ReplayModel):
+            for note in each.model.notes(each.record, _wanted(resolved, each, tasks)):
+                say(note)
+
+
+def _wanted(resolved: Resolved, each: PlannedCell, tasks: Mapping[str, list[Task]]) -> list[tuple[str, int]]:
+    """Get the tasks and attempts of a cell."""
+    attempts = range(resolved.settings.attempts)
+    return [(task.id, attempt) for attempt in attempts for task in tasks[each.cell.taskset.text]]
+
+
 async def _open(resolved: Resolved, worker: Worker) -> dict[str, OpenTaskset]:
     """Open the chosen tasksets, after checking that they have the settings they are given."""
     choices = resolved.chosen["taskset"]
@@ -212,6 +228,9 @@ def _models(resolved: Resolved, environment: Mapping[str, str]) -> dict[str, Mod
     problems: list[str] = []
     for choice in resolved.chosen["model"]:
         try:
+            if choice.is_replay:
+                found[choice.text] = replay.resolve(choice, resolved.settings, environment)
+                continue
             found[choice.text] = models.resolve(choice.ref, tables, environment, choice.settings)
         except UsageError as error:
             problems += error.problems
@@ -252,6 +271,8 @@ def _check(resolved: Resolved, ready: tuple[PlannedCell, ...], tasks: Mapping[st
         spoken = upstream.dialects if resolved.settings.capture is None else (capture.DIALECT,)
         problems += _capture_problems(each) if resolved.settings.capture else []
         problems += pairing_problems(each.cell, type(each.harness), spoken, wanted)
+        if isinstance(each.model, replay.ReplayModel):
+            problems += each.model.problems(each.record, each.sampling, _wanted(resolved, each, tasks))
     if resolved.settings.output is not None:
         refuse_taken(resolved.settings.output)
     for name in ("budget", "limits"):

@@ -24,7 +24,9 @@ from hotswap import models, provision
 from hotswap.capture import Keeper, Sidecar
 from hotswap.contracts.model import Say, Upstream
 from hotswap.contracts.runtime import Gate
-from hotswap.errors import ErrorRecord, StoreError
+from hotswap.errors import ErrorRecord, StoreError, UsageError
+from hotswap.exchanges.recorder import About
+from hotswap.exchanges.recorders import Recorders
 from hotswap.ids import new_id, new_name
 from hotswap.limits import Budget, WindDown
 from hotswap.lines import cannot_write
@@ -35,14 +37,20 @@ from hotswap.planned import PlannedCell, PlannedRun
 from hotswap.processes import guard
 from hotswap.progress import Progress
 from hotswap.provision import Program
+from hotswap.proxy.chaos import Chaos, parse_chaos
 from hotswap.proxy.server import Proxy
 from hotswap.proxy.session import Session, SessionRequest
 from hotswap.proxy.upstream import CallPolicy
+from hotswap.replay import Answered, ReplayModel
+from hotswap.replay.serving import Player
 from hotswap.rollout import Lineup, Rollout, play
 from hotswap.scheduler import Scheduler
 from hotswap.scoring import Scores
 from hotswap.store import RunDirectory, RunInfo, RunWriter, point_latest
 from hotswap.trace import Trace
+
+FILES_A_ROLLOUT, FILES_AT_ALL = 10, 64
+"""Open files: the pipes and the descriptor of a program, its connections and ours to the provider, its record."""
 
 
 @dataclass
@@ -71,7 +79,7 @@ class Report:
 async def execute(run: PlannedRun, watch: Watch, command: Sequence[str] = ()) -> Report:
     """Play a planned run. Raises UsageError where it cannot begin; once it has begun, there is a report."""
     guard()
-    _allow_many_files()
+    _allow_many_files(run.resolved.settings.concurrency)
     watch.progress.planned = sum(run.planned.values())
     async with AsyncExitStack() as stack:
         chosen = {each.cell.model.text: each.model for each in run.cells}
@@ -80,7 +88,10 @@ async def execute(run: PlannedRun, watch: Watch, command: Sequence[str] = ()) ->
         proxy = await stack.enter_async_context(Proxy())
         writer = stack.enter_context(_directory(run, upstreams, command))
         stage = Stage(run, watch, proxy, writer, lineups, upstreams)
+        stack.callback(stage.recorders.close_all)
         stopped = await _played(stage, watch.winding_down)
+        for line in stage.answered.lines():
+            watch.say(line)
         summary = tabulate(writer.results(), run.planned)
         try:
             writer.conclude(summary.files())
@@ -125,9 +136,13 @@ class Stage:
         self._proxy = proxy
         self._writer = writer
         self._lineups = lineups
+        self.recorders = Recorders(writer.path, writer.masker, settings.raw)
+        self.answered = Answered()
         self._cells = {each.cell.name: each for each in run.cells}
         self._upstreams = upstreams
-        self._calls = CallPolicy(settings.calls.retries, settings.calls.timeout_s)
+        calls = settings.calls
+        self._calls = CallPolicy(calls.retries, calls.timeout_s, quiet_s=calls.quiet_s)
+        self._chaos = parse_chaos(settings.chaos) if settings.chaos else None
         budget = settings.budget
         self._secrets: dict[str, str] = {}
         """By rollout, while it is played: what its program was given as a key."""
@@ -147,19 +162,43 @@ class Stage:
             limits=self._run.limits,
             budget=self._budget,
             calls=self._calls,
+            chaos=self._misbehave(rollout),
+            capture=self._keeper(rollout),
+            record=self.recorders.open(self._about(rollout)),
+            source=self._player(rollout),
         )
         session = self._proxy.open(request)
+        self.recorders.hide(rollout.id, session.secret())
         self._secrets[rollout.id] = session.secret()
         return session
 
-    async def score(self, rollout: Rollout, trace: Trace) -> Scores:
-            chaos=self._misbehave(rollout),
-            capture=self._keeper(rollout),
-        taskset = self._cells[rollout.cell].cell.taskset
-        return await self._run.tasksets[taskset.text].score(rollout.task, trace)
+    def _about(self, rollout: Rollout) -> About:
+        """Say what is recorded of a rollout."""
+        each = self._cells[rollout.cell]
+        cell, upstream = each.record, self._upstreams[each.cell.model.text]
+        settings = {kind: values for kind, values in each.cell.settings.items() if kind != "model"}
+        return About(
+            rollout=rollout.id,
+            task=rollout.task.id,
+            attempt=rollout.attempt,
+            cell=cell.name,
+            taskset=cell.taskset,
+            harness=cell.harness,
+            runtime=cell.runtime,
+            model=cell.model,
+            served=upstream.model,
+            context=upstream.context,
+            sampling=dict(each.sampling),
+            settings=settings,
+        )
 
-    def keep_output(self, rollout: Rollout, name: str, content: bytes) -> None:
-        path = self._writer.logs(rollout.id) / name
+    def _player(self, rollout: Rollout) -> Player | None:
+        """Get what answers a rollout's calls in a provider's place; null where a provider does."""
+        each = self._cells[rollout.cell]
+        if not isinstance(each.model, ReplayModel):
+            return None
+        return each.model.player(each.record, rollout.task.id, rollout.attempt)
+
     def _keeper(self, rollout: Rollout) -> Keeper | None:
         """Begin to capture a rollout's tokens; what an earlier try left is overwritten."""
         if self._run.resolved.settings.capture is None:
@@ -173,6 +212,12 @@ class Stage:
         seed = self._run.resolved.settings.seed
         return Chaos(self._chaos, f"{seed}/{rollout.task.id}/{rollout.attempt}")
 
+    async def score(self, rollout: Rollout, trace: Trace) -> Scores:
+        taskset = self._cells[rollout.cell].cell.taskset
+        return await self._run.tasksets[taskset.text].score(rollout.task, trace)
+
+    def keep_output(self, rollout: Rollout, name: str, content: bytes) -> None:
+        path = self._writer.logs(rollout.id) / name
         with self._masked(rollout):
             masked = self._writer.masker.raw(content)
         try:
@@ -291,12 +336,16 @@ class Stage:
         )
 
     def _finished(self, rollout: Rollout, trace: Trace) -> None:
+        model = self._cells[rollout.cell].model
+        if isinstance(model, ReplayModel):
+            trace.metrics |= self.answered.count(model, trace)
         with self._masked(rollout):
             try:
                 self._writer.append(trace)
             except (ValueError, RecursionError) as error:
                 trace = _without_content(trace, error)
                 self._writer.append(trace)
+        self.recorders.close(rollout.id)
         self._secrets.pop(rollout.id, None)
         self._cut_by_budget += trace.stop == "budget"
         self._watch.progress.finish(rollout, trace)
@@ -381,9 +430,17 @@ def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
     )
 
 
-def _allow_many_files() -> None:
-    """Raise the limit of open files as far as it goes: each rollout takes several."""
+def _allow_many_files(concurrency: int) -> None:
+    """Raise the limit of open files as far as it goes. Raises UsageError where the rollouts would not have enough."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 1 << 16 if hard == resource.RLIM_INFINITY else min(hard, 1 << 16)
     if soft < wanted and sys.platform != "darwin":
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    needed = FILES_AT_ALL + FILES_A_ROLLOUT * concurrency
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        most = max(1, (soft - FILES_AT_ALL) // FILES_A_ROLLOUT)
+        raise UsageError(
+            f"concurrency = {concurrency} needs about {needed} open files, and this process may have {soft}: "
+            f"--concurrency {most}, or a higher `ulimit -n`"
+        )

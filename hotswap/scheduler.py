@@ -17,7 +17,7 @@ from hotswap.trace import Trace, Try
 
 TRIED_AGAIN = ("provider", "runtime")
 """Whose faults are worth another try."""
-FINAL = ("auth", "bad_request", "context_length")
+FINAL = ("auth", "bad_request", "context_length", "replay")
 """Faults of a provider that are the same the next time."""
 
 

@@ -20,8 +20,11 @@ from hotswap import registry
 from hotswap.contracts.options import Option, Part, coerce, options
 from hotswap.errors import UsageError, did_you_mean
 from hotswap.registry import Entry, plain
-from hotswap.settings.fields import ModelTable, Sampling
+from hotswap.settings.fields import ModelTable, Replay, Sampling
 from hotswap.settings.layers import Key, Layer, Repeated, dotted
+
+REPLAY = "replay:"
+"""What the reference of a model begins with that is a recorded run."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,15 @@ class Choice:
     def label(self) -> str:
         """The choice as a part of a cell's name, in which a slash separates."""
         base = re.sub(r"\w+://", "", self.ref) if self.entry is None else self.name
+        if self.is_replay:
+            base = f"{REPLAY}{Path(self.ref.removeprefix(REPLAY)).name}"
         label = ",".join((base, *(f"{name}={value}" for name, value in sorted(self.variant.items()))))
         return label.replace("/", ":")
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether it is a recorded run in the place of a model."""
+        return self.kind == "model" and self.ref.startswith(REPLAY)
 
     def build(self) -> Part:
         """Import the part and make it, with these settings."""
@@ -251,6 +261,8 @@ def _laid_over(value: Any, below: Key, new: Any) -> Any:
 
 
 def _options(choice: Choice) -> dict[str, Option | None]:
+    if choice.is_replay:
+        return dict.fromkeys(Replay.model_fields)
     if choice.entry is None:
         return dict.fromkeys([*Sampling.model_fields, *ModelTable.model_fields])
     cls: Any = registry.load(choice.entry)
@@ -284,7 +296,7 @@ def _typed(choice: Choice, known: Mapping[str, Option | None], problems: list[st
 
 def _typed_model(choice: Choice, problems: list[str]) -> Choice:
     settings: dict[str, Any] = {}
-    for section in (ModelTable, Sampling):
+    for section in (Replay,) if choice.is_replay else (ModelTable, Sampling):
         own = {name: value for name, value in choice.settings.items() if name in section.model_fields}
         try:
             settings |= section(**own).model_dump(mode="json", include=set(own))

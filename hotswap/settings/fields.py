@@ -10,7 +10,7 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -160,6 +160,23 @@ class ModelTable(Section):
         return value
 
 
+class Replay(Section):
+    """How a run answers from a recording: `-m replay:RUN,mode=loose`."""
+
+    mode: Literal["strict", "loose"] = "strict"
+    """strict: a request must be the recorded one; loose: the next answer of its conversation, whatever was asked."""
+    fallback: str | None = None
+    """A model that answers what is not recorded; what is recorded as it was asked is answered from there."""
+    timing: Literal["recorded"] | None = None
+    """recorded: answers take the time that they took; none: they come at once."""
+    of: str | None = None
+    """Which model, or cell, of a recording that has several: its name, or a glob."""
+    ignore: tuple[str, ...] = ()
+    """Paths of a request's fields that are not compared, beside those that are not anyway: `metadata.*`, `**.id`."""
+    exact: bool = False
+    """Compare everything but `ignore`: dates, folders, made-up ids and the model too."""
+
+
 class Selected(BaseModel):
     """Which parts of a kind are used. Their settings stand in the same table and are the parts' own."""
 
@@ -212,6 +229,8 @@ class Settings(Section):
     """The run directory; none: a new one below `runs`."""
     runs: Path = Path("runs")
     """Where run directories are made."""
+    raw: bool = True
+    """Keep the raw requests and answers of every rollout, which is what a replay reads."""
     capture: str | None = None
     """`tokens`: keep the ids and log-probabilities of what each call read and wrote, where the endpoint gives them."""
 

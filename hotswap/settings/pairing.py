@@ -7,7 +7,7 @@ file, the environment or the command line: a project's eval.toml, which comes wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -35,6 +35,7 @@ def key_problems(
 ) -> list[str]:
     """List the models for which a project's file alone would send a provider's key to another host."""
     pairs = [_chosen(choice, tables) for choice in models] + [_follow(name, tables) for name in tables]
+    pairs += [_fallback(choice, tables) for choice in models if choice.settings.get("fallback")]
     if not any(pair.variable for pair in pairs):
         return []
     sources = {given.key: (layer.name, given.where) for layer in layers for given in layer.given}
@@ -59,6 +60,12 @@ def _chosen(choice: Choice, tables: Mapping[str, ModelTable]) -> _Pair:
     own = {name: choice.settings.get(name) for name in DECIDING[:2]}
     decided = tuple(_own_keys(choice)) if any(own.values()) else ()
     return _Pair(own["url"] or named.url, own["key"] or named.variable, (*named.decided, *decided))
+
+
+def _fallback(choice: Choice, tables: Mapping[str, ModelTable]) -> _Pair:
+    """Get what answers in a recording's place."""
+    pair = _follow(choice.settings["fallback"], tables, ("model", "name"))
+    return replace(pair, decided=(*pair.decided, ("model", "fallback"), ("model", choice.ref, "fallback")))
 
 
 def _own_keys(choice: Choice) -> Iterator[Key]:
