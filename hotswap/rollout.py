@@ -240,10 +240,8 @@ def _conclude(stage: _Stage, result: Result) -> Verdict:
         finish = stage.lineup.harness.conclude(result)
     session.write(trace)
     trace.launches.append(LaunchRecord("main", result.exit, result.signal, finish.session))
-    main = trace.main
-    trace.answer = (
-        finish.answer if finish.answer is not None else (main[-1].text if main and main[-1].sampled else None)
-    )
+    said = next((node for node in reversed(trace.main) if node.sampled), None)
+    trace.answer = finish.answer if finish.answer is not None or said is None else said.text
     stop = session.stop or (stage.services.winding_down.reason if result.ended_by == "us" else None)
     verdict = decide(Ending(result, finish, stop, stage.lineup.limits.seconds, session.last_error), trace)
     trace.stop = verdict.stop

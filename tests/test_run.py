@@ -229,7 +229,7 @@ def test_a_silent_program_is_told_from_a_slow_one(tmp_path: Path, answering: Pro
 
 def test_a_program_that_goes_on_after_its_turns_is_ended_by_us(tmp_path: Path, answering: Provider) -> None:
     trace = misbehaving(tmp_path, answering, "goes_on", "--limits.turns", "3")
-    assert (trace["stop"], trace["metrics"]["turns"]) == ("turns", 3)
+    assert (trace["stop"], len(trace["calls"])) == ("turns", 3)
     assert trace["error"] is None
 
 
@@ -327,6 +327,35 @@ def test_a_pilot_that_is_approved_goes_on_and_plays_nothing_twice(
     done = play(tmp_path, answering, "--pilot", "2", "--yes", count=5)
     assert done.code == 0
     assert sorted(trace["task"]["id"] for trace in done.traces) == [f"q{number}" for number in range(5)]
+
+
+def test_a_pilot_plays_the_first_attempts_alone(tmp_path: Path, answering: Provider) -> None:
+    done = play(tmp_path, answering, "--pilot", "2", "-k", "2", count=3)
+    assert done.code == 3
+    assert sorted((trace["task"]["id"], trace["attempt"]) for trace in done.traces) == [("q0", 0), ("q1", 0)]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_tables_that_cannot_be_printed_leave_a_whole_run_directory(
+    tmp_path: Path, answering: Provider
+) -> None:
+    words = ("jsonl", "--taskset.path", tasks(tmp_path), "-m", f"scripted@{answering.url}")
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.run(
+            [PROGRAM, *words],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    done = Done(process.returncode, "", process.stderr, (tmp_path / "runs" / "latest").resolve())
+    assert done.code == 3
+    assert done.stderr.endswith("hotswap: standard output cannot be written: No space left on device\n")
+    assert "Traceback" not in done.stderr
+    assert len(done.traces) == 2
+    assert done.metrics["total"]["scored"] == 2
 
 
 def asked_in_a_terminal(folder: Path, provider: Provider, answer: bytes) -> tuple[int, bytes]:

@@ -63,7 +63,8 @@ class Limits(Section):
     """What one rollout may use. A rollout that reaches one is stopped, and scored on what it left."""
 
     turns: int | None = Field(default=None, ge=1)
-    """Completed model calls on the main branch."""
+    """Completed model calls of one conversation: the main one and each sub-agent's have their own count. Requests
+    without a system prompt are one conversation; those that a harness marks as side calls are not counted."""
     tokens: int | None = Field(default=None, ge=1)
     """Tokens of all its calls, read and written."""
     cost: float | None = Field(default=None, gt=0)
