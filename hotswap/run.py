@@ -21,6 +21,7 @@ from typing import Any
 
 import hotswap
 from hotswap import models, provision
+from hotswap.blobs import Blobs
 from hotswap.capture import Keeper, Sidecar
 from hotswap.contracts.model import Say, Upstream
 from hotswap.contracts.runtime import Gate
@@ -142,6 +143,7 @@ class Stage:
         self._upstreams = upstreams
         calls = settings.calls
         self._calls = CallPolicy(calls.retries, calls.timeout_s, quiet_s=calls.quiet_s)
+        self._blobs = Blobs(writer.path / "blobs")
         self._chaos = parse_chaos(settings.chaos) if settings.chaos else None
         budget = settings.budget
         self._secrets: dict[str, str] = {}
@@ -166,6 +168,7 @@ class Stage:
             capture=self._keeper(rollout),
             record=self.recorders.open(self._about(rollout)),
             source=self._player(rollout),
+            blobs=self._blobs,
         )
         session = self._proxy.open(request)
         self.recorders.hide(rollout.id, session.secret())

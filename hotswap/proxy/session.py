@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from hotswap.blobs import Blobs
 from hotswap.capture import Keeper
 from hotswap.capture.chat import Asking
 from hotswap.contracts.harness import Endpoint
@@ -60,6 +61,8 @@ class SessionRequest:
     """Keeps the ids of tokens; null where none are captured."""
     chaos: Chaos | None = None
     """What is done to the program on purpose."""
+    blobs: Blobs | None = None
+    """Keeps images and other payloads of messages; without it they stay where they are."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ class Session:
         self._admit = admit
         self._secrets: dict[tuple[BranchKind, str], str] = {}
         self._passes: list[Pass] = []
-        self._graph = Graph()
+        self._graph = Graph(blobs=request.blobs)
         self._records: list[CallRecord] = []
         self._helpers: list[HelperRecord] = []
         self._tools: dict[str, list[Any]] = {}
@@ -372,9 +375,7 @@ class Session:
         """Get what captures the tokens of a call that is about to be sent; null where none are captured."""
         if self.request.capture is None:
             return None
-        leaf = call.body.leaf
-        conversation = None if leaf is None else self._graph.conversation(leaf)
-        return Capturing(self.request.capture, call, conversation, asking)
+        return Capturing(self.request.capture, call, asking)
 
     def note_helper(self, record: HelperRecord) -> None:
         """Record a request that was no call."""
