@@ -141,6 +141,7 @@ def _models() -> str:
     rows.append(
         ("-m NAME@http://HOST:PORT/v1", "no key needed", "Any endpoint that speaks chat completions.")
     )
+    rows.append(("-m replay:RUN", "no key needed", "What a run recorded, or a file that was made of it."))
     return columns(rows)
 
 
