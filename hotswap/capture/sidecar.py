@@ -19,6 +19,7 @@ A record that was torn by a crash is the last one, and is passed over.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import sys
@@ -96,7 +97,8 @@ class Sidecar:
         try:
             self._size += self._write(FRAME.pack(len(body), crc32(body)) + body)
         except OSError as error:
-            os.ftruncate(self._file, self._size)
+            with contextlib.suppress(OSError):  # then it is torn, and passed over when the file is read
+                os.ftruncate(self._file, self._size)
             raise _failed(self.path, error) from error
         self._count += 1
         return self._count

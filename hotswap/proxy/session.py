@@ -375,7 +375,9 @@ class Session:
         """Get what captures the tokens of a call that is about to be sent; null where none are captured."""
         if self.request.capture is None:
             return None
-        return Capturing(self.request.capture, call, asking)
+        leaf = call.body.leaf
+        conversation = None if leaf is None else self._graph.conversation(leaf)
+        return Capturing(self.request.capture, call, conversation, asking)
 
     def note_helper(self, record: HelperRecord) -> None:
         """Record a request that was no call."""
