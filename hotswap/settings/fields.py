@@ -118,7 +118,7 @@ class ModelTable(Section):
     key: str | None = None
     """The NAME of the environment variable that holds the key; never the key."""
     dialects: tuple[str, ...] | None = None
-    """What it speaks, in order of preference: chat, responses, messages."""
+    """What it speaks, in order of preference: chat, responses, messages, gemini."""
     context: int | None = Field(default=None, ge=1)
     """Its context window in tokens."""
     headers: dict[str, str] = Field(default_factory=dict)

@@ -380,6 +380,11 @@ def test_both_spellings_of_a_name_are_read() -> None:
     assert request.sampling == {"top_k": 3}
 
 
+def test_a_content_without_parts_is_a_message_that_says_nothing() -> None:
+    [group] = GEMINI.read_items([{"role": "user"}])
+    assert group.messages == (Message("user", []),)
+
+
 def test_a_conversation_that_is_a_single_content_is_read() -> None:
     request = GEMINI.read_request({"contents": {"role": "user", "parts": {"text": "hi"}}}, CALL)
     assert request.messages == (Message("user", [{"text": "hi"}]),)
