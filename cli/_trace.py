@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotswap.cli._say import count, visible
 from hotswap.columns import dollars, number, seconds, tokens
+from hotswap.messages import said_elsewhere, texts
 from hotswap.result import Result
 
 if TYPE_CHECKING:
@@ -149,20 +150,31 @@ def _weight(weight: float) -> str:
 
 def _title(branch: Branch, path: list[Node]) -> str:
     agent = "" if branch.agent == "main" else f" ({branch.agent})"
-    return f"{branch.kind}{agent}: {count(len(path), 'message')}"
+    drift = ", left behind when the history was rewritten" if branch.drift else ""
+    return f"{branch.kind}{agent}: {count(len(path), 'message')}{drift}"
 
 
 def _parts(content: Any) -> Iterator[str]:
-    """The parts of a message as text; what is no text is named by its type."""
+    """The parts of a message as text; what is no text is named by its type, or by what was kept of it."""
     if content is None or isinstance(content, str):
         yield content or ""
         return
     for part in content:
-        text = part if isinstance(part, str) else part.get("text") if isinstance(part, dict) else None
-        if isinstance(text, str):
+        text = "".join(texts([part]))
+        if text:
             yield text
-        elif isinstance(part, dict):
-            yield f"[{part.get('type', 'part')}, {len(json.dumps(part))} characters]"
+        elif isinstance(part, dict) and not said_elsewhere(part) and not isinstance(part.get("text"), str):
+            blob = _blob(part)
+            size = f"{len(json.dumps(part))} characters" if blob is None else blob
+            yield f"[{part.get('type', 'part')}, {size}]"
+
+
+def _blob(value: Any) -> str | None:
+    """What is kept of a part's payload, wherever in it the reference stands."""
+    if isinstance(value, dict) and isinstance(value.get("blob"), str):
+        return f"{value.get('media_type')}, {value.get('bytes')} bytes, blobs/{value['blob'].removeprefix('sha256:')}"
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((found for item in inner if (found := _blob(item)) is not None), None)
 
 
 def _brief(value: Any) -> str:

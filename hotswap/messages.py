@@ -45,6 +45,17 @@ class Message:
 
 THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_text", "summary_text"})
 """Types of parts in which a model thinks aloud."""
+CALL_TYPES = frozenset({"tool_use", "function_call", "custom_tool_call"})
+CALL_FIELDS = ("functionCall", "function_call")
+"""What calls a tool in a part that has no type."""
+
+
+def said_elsewhere(part: Mapping[str, Any]) -> bool:
+    """Whether a part of a content says what a message has a field of its own for: thoughts, calls, a refusal."""
+    kind = str(part.get("type"))
+    if kind in THOUGHTS or kind in CALL_TYPES or kind == "refusal" or part.get("thought") is True:
+        return True
+    return any(isinstance(part.get(name), Mapping) for name in CALL_FIELDS)
 
 
 def texts(content: Any) -> Iterator[str]:

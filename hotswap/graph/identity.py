@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from hotswap.messages import THOUGHTS, Message, ToolCall
+from hotswap.messages import Message, ToolCall, said_elsewhere
 
 ATTRIBUTION = ("x-anthropic-billing-header",)
 """Names of headers that programs write into a system prompt, a line each: such a line is no part of the identity."""
@@ -26,9 +26,6 @@ WANDERING = frozenset((
     "thought_signature", "encrypted_content",
 ))  # fmt: skip
 """Fields of a part that programs add, move and drop from call to call."""
-SAID_ELSEWHERE = THOUGHTS | {"tool_use", "function_call", "custom_tool_call", "refusal"}
-"""Types of parts that a message has a field for, or that programs may drop."""
-CALL_FIELDS = ("functionCall", "function_call")
 PROMPTS = frozenset({"system", "developer"})
 """Roles of what a program tells the model about its work."""
 
@@ -147,14 +144,8 @@ def _flat(parts: list[Any]) -> Iterator[Any]:
     for part in parts:
         if not isinstance(part, Mapping):
             yield part
-        elif _counts(part):
+        elif not said_elsewhere(part):
             yield part["text"] if isinstance(part.get("text"), str) else _steady(part)
-
-
-def _counts(part: Mapping[str, Any]) -> bool:
-    if str(part.get("type")) in SAID_ELSEWHERE or part.get("thought") is True:
-        return False
-    return not any(isinstance(part.get(name), Mapping) for name in CALL_FIELDS)
 
 
 def _steady(part: Mapping[str, Any]) -> Mapping[str, Any]:

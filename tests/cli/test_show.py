@@ -219,3 +219,25 @@ def test_a_trace_without_a_branch_still_shows_its_messages(tmp_path: Path) -> No
     record.messages = [Node(0, None, "user", "Hello?")]
     write(tmp_path, "q--1", record)
     assert "[user] Hello?" in show(tmp_path)
+
+
+def test_parts_of_every_dialect_are_shown_once_and_kept_payloads_by_their_place(tmp_path: Path) -> None:
+    record = scored()
+    blob = {"blob": "sha256:" + "a" * 64, "media_type": "image/png", "bytes": 7}
+    record.messages[1].content = [
+        {"type": "input_text", "text": "See."},
+        {"type": "image", "source": {"type": "base64", "data": blob}},
+    ]
+    record.messages[2].content = [
+        {"type": "thinking", "thinking": "hidden"},
+        {"type": "message", "content": [{"type": "output_text", "text": "It is Paris."}]},
+        {"type": "function_call", "arguments": "hidden"},
+        {"type": "web_search_call"},
+    ]
+    record.branches.append(Branch(1, "compacted", forked=0, drift=True))
+    write(tmp_path, "q--1", record)
+    shown = show(tmp_path)
+    assert f"See.[image, image/png, 7 bytes, blobs/{'a' * 64}]" in shown
+    assert "It is Paris.[web_search_call, 27 characters]" in shown
+    assert "hidden" not in shown
+    assert "compacted: 0 messages, left behind when the history was rewritten" in shown
