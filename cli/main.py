@@ -64,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _survive_any_locale()
     try:
         code = _dispatch(words)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as it is where standard output was closed
+            sys.stdout.flush()
         return code
     except HotswapError as error:
         problems = error.problems if isinstance(error, UsageError) else (str(error),)
@@ -140,9 +141,9 @@ def _refuse_no_folder() -> None:
 
 
 def _output_fails() -> bool:
-    """Whether standard output is what raises: then it still holds what it could not write."""
+    """Whether standard output is what raises: then an empty line more cannot be written either."""
     try:
-        sys.stdout.flush()
+        os.write(sys.stdout.fileno(), b"\n")
     except OSError:
         return True
     return False

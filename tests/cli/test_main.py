@@ -1,6 +1,8 @@
 """The command as a person types it: help, mistakes, exit codes."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,21 @@ import pytest
 from hotswap.cli._say import program
 from hotswap.cli.main import main
 
+SLOW = """
+import os, time
+from hotswap import Task, Taskset, reward
+
+class Slow(Taskset):
+    def load(self):
+        for number in range(1000):
+            while number > 500 and not os.path.exists("FOLDER/go"):
+                time.sleep(0.01)
+            yield Task(id=str(number), prompt="Well?")
+
+    @reward
+    def right(self):
+        return 1.0
+"""
 HELP = ("capitals", "-m openai/gpt-5-mini", "--dry-run", "list", "run", "show")
 
 
@@ -175,6 +192,78 @@ def test_a_reader_that_leaves_early_is_no_crash() -> None:
     assert done.stdout.startswith("Play a taskset's tasks")
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", [["--help"], ["list"], ["run", "--help"]])
+def test_output_that_cannot_be_written_is_one_line_and_no_success(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [Path(sys.executable).parent / "hotswap", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 3
+    assert done.stderr == "hotswap: standard output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("words", [["gsm8k", "-m", "a@http://127.0.0.1:9/v1"], ["list"], ["show"]])
+def test_a_working_directory_that_was_deleted_is_refused(empty_desk: Path, words: list[str]) -> None:
+    gone = empty_desk / "gone"
+    gone.mkdir()
+    program = Path(sys.executable).parent / "hotswap"
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'rmdir "$PWD" && exec "$0" "$@"', program, *words],
+        cwd=gone,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "hotswap: the working directory does not exist any more: change to one that does\n"
+
+
+def test_a_dry_run_as_json_says_the_same_alone_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["capitals", "-m", "a@http://127.0.0.1:9/v1", "-n", "100", "-k", "2"]
+    words += ["--harness.loop.tools", "bash"]
+    assert main([*words, "--dry-run", "--json"]) == 0
+    captured = capsys.readouterr()
+    said = json.loads(captured.out)
+    assert said["settings"]["tasks"] == {"value": 100, "origin": "flag -n"}
+    assert said["settings"]["harness.loop.tools"]["value"] == ["bash"]
+    assert said["cells"] == [{"name": "capitals/loop/a@127.0.0.1:9:v1/local", "tasks": 52}]
+    assert (said["attempts"], said["rollouts"]) == (2, 104)
+    assert captured.err == ("taskset 'capitals': 100 tasks were asked for (-n), and 52 are all that it has\n")
+
+
+def test_fewer_tasks_than_asked_for_are_said_where_they_were_selected(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["capitals", "-m", "a@http://127.0.0.1:9/v1", "--select", "0:3", "--dry-run", "-n"]
+    assert main([*words, "4"]) == 0
+    assert capsys.readouterr().err == "taskset 'capitals': 4 tasks were asked for (-n), and 3 were selected\n"
+    assert main([*words, "3"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_load_that_takes_long_says_again_and_again_how_far_it_is(empty_desk: Path) -> None:
+    (empty_desk / "slow.py").write_text(SLOW.replace("FOLDER", str(empty_desk)))
+    words = ["./slow.py", "-m", "a@http://127.0.0.1:9/v1", "--shuffle", "--dry-run"]
+    program = Path(sys.executable).parent / "hotswap"
+    process = subprocess.Popen(
+        [program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=empty_desk
+    )
+    assert process.stderr is not None
+    for _ in range(2):
+        line = process.stderr.readline()
+        read = re.fullmatch(r"\./slow\.py: .*: loading the tasks, ([0-9,]+) read so far\n", line)
+        assert read is not None, line
+        assert int(read[1].replace(",", "")) > 0
+    (empty_desk / "go").touch()
+    assert "1000 tasks" in process.communicate(timeout=60)[0]
+    assert process.returncode == 0
 
 
 def test_the_script_of_a_shell_that_is_named_is_shown_and_another_word_is_refused() -> None:
