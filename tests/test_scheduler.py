@@ -118,3 +118,15 @@ def test_winding_down_lets_running_rollouts_end_and_begins_no_more() -> None:
     bench = Bench(play, concurrency=2)
     bench.run(10)
     assert len(bench.finished) == 2
+
+
+@pytest.mark.parametrize("reason", ["interrupted", "budget"])
+def test_what_failed_while_the_run_was_winding_down_is_not_tried_again(reason: str) -> None:
+    def play(rollout: Rollout, _: int) -> Trace:
+        bench.winding_down.begin(reason)
+        return trace_of(rollout, PROVIDER)
+
+    bench = Bench(play, retries=3)
+    bench.run(1)
+    assert bench.played == {"0": 1}
+    assert [trace.error for trace in bench.finished] == [PROVIDER]

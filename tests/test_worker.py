@@ -515,6 +515,42 @@ def test_a_caller_that_was_cancelled_leaves_the_worker_in_order(tmp_path: Path) 
     assert values(asyncio.run(cancel())) == {"slow": 1.0}
 
 
+def test_after_a_withdrawal_what_runs_is_scored_and_nothing_else_begins(tmp_path: Path) -> None:
+    body = f"""
+        @reward
+        def held(self, task):
+            with open({str(tmp_path / "began")!r}, "a") as file:
+                file.write(task.id)
+            while not os.path.exists({str(tmp_path / "go")!r}):
+                time.sleep(0.01)
+            return 1.0
+    """
+
+    async def withdrawn() -> list[Scores | BaseException]:
+        async with opened(tmp_path, body) as taskset:
+            tasks = [Task(id=name, prompt="", answer="") for name in "abcd"]
+            *early, late = (taskset.score(task, traces.scored()) for task in tasks)
+            scoring = asyncio.gather(*early, return_exceptions=True)
+            while not (tmp_path / "began").exists():  # noqa: ASYNC110  (nobody tells us)
+                await asyncio.sleep(0.01)
+            taskset.withdraw()
+            refused = await asyncio.gather(late, return_exceptions=True)
+            (tmp_path / "go").touch()
+            scores = await scoring
+            assert [task.id async for task in taskset.tasks()] == [
+                "fr"
+            ]  # by now, what was queued would have begun
+            return [*scores, *refused]
+
+    first, *others = asyncio.run(withdrawn())
+    assert isinstance(first, Scores)
+    assert values(first) == {"held": 1.0}
+    assert (tmp_path / "began").read_text() == "a"
+    records = [error.record for error in others if isinstance(error, Fault)]
+    assert [(one.blame, one.type) for one in records] == [("user", "interrupted")] * 3
+    assert "before task 'b' was scored" in records[0].message
+
+
 # -- what it can see
 
 SEES = """

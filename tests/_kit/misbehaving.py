@@ -40,6 +40,8 @@ if mode == "goes_on":
         time.sleep(0.02)
 if mode == "ignores_term":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if mode == "leaves_a_call" and not os.fork():
+    call("late")
 call()
 if mode == "exit_1_after_answer":
     print("something at the end went wrong", file=sys.stderr)

@@ -1,0 +1,154 @@
+"""Ctrl-C while rollouts are scored, while a person is asked, and after a budget has ended the run."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _kit.evals import KIT, PROGRAM, begin, environment, finish
+from _kit.provider import Provider, say
+
+from hotswap.limits import WindDown
+
+HELD = """
+import os, time
+from hotswap import Task, Taskset, reward
+
+class Held(Taskset):
+    def load(self):
+        for number in range(3):
+            yield Task(id=f"q{number}", prompt="Well?", answer="42")
+
+    @reward(timeout_s=600)
+    def right(self, task):
+        with open("FOLDER/began", "a") as file:
+            file.write(task.id + "\\n")
+        while not os.path.exists("FOLDER/go"):
+            time.sleep(0.01)
+        return 1.0
+"""
+BUDGET = ("-H", f"{KIT / 'misbehaving.py'},mode=never_ends", "--budget.seconds", "3")
+"""Programs that go on after their call, until the time of the run is over."""
+
+
+@pytest.fixture
+def answering() -> Iterator[Provider]:
+    """A provider that always answers."""
+    with Provider(lambda request: say("42")) as provider:
+        yield provider
+
+
+def wait_for(what: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def scoring(folder: Path, provider: Provider, *words: str) -> subprocess.Popen[str]:
+    """Start three rollouts, and wait until one is being scored, by a function that waits for `go`."""
+    (folder / "held.py").write_text(HELD.replace("FOLDER", str(folder)))
+    process = begin(folder, "./held.py", "-m", f"scripted@{provider.url}", *words)
+    wait_for((folder / "began").exists)
+    if not words:
+        wait_for(lambda: len(list(folder.glob("runs/latest/logs/*/stdout"))) == 3)
+    return process
+
+
+def kept(folder: Path) -> int:
+    return (folder / "runs/latest/traces.jsonl").read_bytes().count(b"\n")
+
+
+def ends(traces: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return sorted((trace["outcome"], trace["stop"]) for trace in traces)
+
+
+def test_an_interrupt_gives_up_what_waits_to_be_scored_and_lets_the_running_scorer_end(
+    tmp_path: Path, answering: Provider
+) -> None:
+    process = scoring(tmp_path, answering)
+    process.send_signal(signal.SIGINT)
+    wait_for(lambda: kept(tmp_path) == 2)
+    (tmp_path / "go").touch()
+    done = finish(process, tmp_path)
+    assert done.code == 130, done.stderr
+    assert ends(done.traces) == [("error", "interrupted"), ("error", "interrupted"), ("scored", "done")]
+    given_up = [trace["error"] for trace in done.traces if trace["error"]]
+    assert [(error["blame"], error["stage"]) for error in given_up] == [("user", "scoring")] * 2
+    assert [trace["metrics"]["turns"] for trace in done.traces] == [1, 1, 1]
+    assert len((tmp_path / "began").read_text().split()) == 1
+
+
+@pytest.mark.parametrize("words", [(), BUDGET], ids=["played", "after_the_budget"])
+def test_a_second_interrupt_ends_the_running_scorer_and_every_trace_is_kept(
+    tmp_path: Path, answering: Provider, words: tuple[str, ...]
+) -> None:
+    process = scoring(tmp_path, answering, *words)
+    process.send_signal(signal.SIGINT)
+    wait_for(lambda: kept(tmp_path) == 2)
+    process.send_signal(signal.SIGINT)
+    done = finish(process, tmp_path)
+    assert done.code == 130, done.stderr
+    assert "Traceback" not in done.stderr
+    assert ends(done.traces) == [("error", "interrupted")] * 3
+    assert [len(trace["calls"]) for trace in done.traces] == [1, 1, 1]
+
+
+def test_an_interrupt_after_the_budget_is_an_interrupt_and_a_score_that_comes_stays(
+    tmp_path: Path, answering: Provider
+) -> None:
+    process = scoring(tmp_path, answering, *BUDGET)
+    process.send_signal(signal.SIGINT)
+    wait_for(lambda: kept(tmp_path) == 2)
+    (tmp_path / "go").touch()
+    done = finish(process, tmp_path)
+    assert done.code == 130, done.stderr
+    assert ends(done.traces) == [("error", "interrupted"), ("error", "interrupted"), ("scored", "budget")]
+
+
+def test_an_interrupt_is_stronger_than_a_budget_and_not_the_other_way_round() -> None:
+    winding_down = WindDown()
+    winding_down.begin("budget")
+    assert (winding_down.reason, winding_down.interrupted.is_set()) == ("budget", False)
+    for reason in ("interrupted", "budget"):
+        winding_down.begin(reason)
+        assert (winding_down.reason, winding_down.interrupted.is_set()) == ("interrupted", True)
+
+
+@pytest.mark.parametrize(("key", "code"), [(b"\x03", 130), (b"\x04", 3)], ids=["ctrl_c", "ctrl_d"])
+def test_a_pilots_question_hears_the_interrupt_and_the_end_of_the_input(
+    tmp_path: Path, answering: Provider, key: bytes, code: int
+) -> None:
+    (tmp_path / "held.py").write_text(HELD.replace("FOLDER", str(tmp_path)))
+    (tmp_path / "go").touch()
+    words = ["./held.py", "-m", f"scripted@{answering.url}", "--pilot", "2"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execve(PROGRAM, [str(PROGRAM), *words], environment(tmp_path, TERM="xterm-256color"))
+    read_until(terminal, b"Go on? [y/N]", pid)
+    os.write(terminal, key)
+    screen = read_until(terminal, None, pid)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == code, screen
+    assert b"Traceback" not in screen
+    assert kept(tmp_path) == 2
+
+
+def read_until(terminal: int, wanted: bytes | None, pid: int) -> bytes:
+    """Read what a program writes until `wanted` is there, or to its end; one that is silent for too long is killed."""
+    screen = b""
+    while wanted is None or wanted not in screen:
+        if not select.select([terminal], [], [], 60)[0]:
+            os.kill(pid, signal.SIGKILL)
+        try:
+            data = os.read(terminal, 65536)
+        except OSError:  # the other end is closed
+            break
+        screen += data
+    return screen
