@@ -2,15 +2,19 @@
 
 import asyncio
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from _kit.loop import in_loop
 
 from hotswap.contracts.runtime import Command, File, Gate, Needs, PathError, Result
 from hotswap.errors import Fault, UsageError
-from hotswap.runtimes.local import Local
+from hotswap.runtimes.local import Local, LocalBox
 
 NEEDS = Needs(rollout="r1", gate=Gate("127.0.0.1", 4321))
 
@@ -109,6 +113,88 @@ async def test_nothing_is_left_of_a_box_that_is_left_by_an_error_or_a_cancellati
         await asyncio.sleep(0)
     assert task.cancelled()
     assert not list(tmp_path.iterdir())
+
+
+def a_process_with_a_box(root: Path, code: str) -> subprocess.Popen[str]:
+    """Start a process that is guarded and runs `code`, in which `make()` opens a box below `root` and closes it."""
+    return subprocess.Popen(
+        [sys.executable, "-c", GUARDED + code, str(root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+GUARDED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from hotswap.contracts.runtime import Gate, Needs
+from hotswap.processes import guard
+from hotswap.runtimes.local import Local
+
+async def make():
+    async with Local(root=sys.argv[1]).box(Needs(rollout="r1", gate=Gate("127.0.0.1", 4321))) as box:
+        return box.folder
+
+guard()
+"""
+
+
+def await_wardens(process: subprocess.Popen[str]) -> None:
+    """Let the process end, which waits for its input, and wait until its warden has done its work."""
+    wardens = psutil.Process(process.pid).children()
+    assert wardens
+    process.communicate(input="")
+    assert psutil.wait_procs(wardens, timeout=30)[1] == []
+
+
+def test_a_kill_at_the_very_moment_a_box_is_made_leaves_no_folder(tmp_path: Path) -> None:
+    code = """
+def kill(frame, event, function):
+    if event == "c_return" and function is os.mkdir:
+        print(*os.listdir(sys.argv[1]), flush=True)
+        sys.stdin.read()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.setprofile(kill)
+asyncio.run(make())
+"""
+    process = a_process_with_a_box(tmp_path, code)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("hotswap-")
+    await_wardens(process)
+    assert process.returncode == -signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_a_boxs_name_that_was_made_after_the_box_is_nobodys_to_remove(tmp_path: Path) -> None:
+    code = """
+folder = asyncio.run(make())
+folder.mkdir()
+print(folder.name, flush=True)
+sys.stdin.read()
+"""
+    process = a_process_with_a_box(tmp_path, code)
+    assert process.stdout is not None
+    name = process.stdout.readline().strip()
+    await_wardens(process)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@in_loop
+async def test_a_box_that_cannot_be_made_leaves_no_folder(tmp_path: Path) -> None:
+    class Broken(LocalBox):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            raise OSError("no room")
+
+    class Breaking(Local):
+        box_type = Broken
+
+    with pytest.raises(OSError, match="no room"):
+        async with Breaking(root=str(tmp_path)).box(NEEDS):
+            pass
+    assert list(tmp_path.iterdir()) == []
 
 
 @in_loop
