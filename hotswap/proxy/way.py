@@ -91,7 +91,7 @@ def _translated(
     from hotswap.translation import Untranslatable
 
     upstream, fields = session.request.upstream, whole_fields(call)
-    model = upstream.model or call.dialect.read_model(fields)
+    model = upstream.model or call.dialect.read_model(fields, request.path)
     try:
         said = translation.open(fields, model, call.streams)
     except Untranslatable as error:
