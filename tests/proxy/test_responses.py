@@ -339,6 +339,69 @@ def test_a_call_that_the_provider_answers_itself_is_none_for_the_program() -> No
     assert (answer.messages[0].tool_calls, answer.finish) == ((), "stop")
 
 
+def half(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {**item, "arguments": "", "status": "in_progress"}
+
+
+@pytest.mark.parametrize("sent", [[half(LOOK), LOOK], [LOOK, half(LOOK)]], ids=["half first", "half last"])
+def test_of_two_items_of_one_call_the_finished_one_counts(sent: list[Any]) -> None:
+    steps = ["added" if item["status"] == "in_progress" else "done" for item in sent]
+    said = read(write(*(added(at, item, steps[at]) for at, item in enumerate(sent)))).messages[0]
+    assert (said.tool_calls, said.extra) == ((A,), {"truncated": True})
+
+
+def test_an_item_that_is_announced_after_its_end_stays_as_it_ended() -> None:
+    said = read(write(added(0, LOOK, "done"), added(0, half(LOOK)))).messages[0]
+    assert (said.tool_calls, said.extra) == ((A,), {"truncated": True})
+
+
+def test_items_in_one_place_are_told_apart_by_their_kind_and_without_a_place_by_their_id() -> None:
+    one, two = message(text("one")), message(text("two"), id="msg_2")
+    for sent in ([added(0, one), added(0, RUN)], [added(None, one), added(None, two), added(None, RUN)]):
+        said = read(write(*sent, ended())).messages[0]
+        assert said.text == "onetwo"[: 3 * (len(sent) - 1)]
+        assert said.tool_calls == (B,)
+
+
+def test_text_and_annotations_that_came_in_pieces_alone_are_whole() -> None:
+    where = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    sent = [
+        added(0, message(status="in_progress")),
+        {"type": "response.output_text.done", **where, "text": "See."},
+        {"type": "response.output_text.annotation.added", **where, "annotation": {"at": 1}},
+        {"type": "response.output_text.annotation.added", **where, "annotation": {"at": 2}},
+        ended(),
+    ]
+    said = read(write(*sent)).messages[0]
+    assert said.content == [text("See.", {"at": 1}, {"at": 2})]
+    assert said.extra == {"id": "msg_1", "status": "completed"}
+
+
+def test_an_end_that_says_it_is_incomplete_is_no_completed_one() -> None:
+    last = response(
+        message(text("x")), status="incomplete", incomplete_details={"reason": "max_output_tokens"}
+    )
+    assert read(write({"type": "response.completed", "response": last})).finish == "length"
+
+
+def test_what_the_provider_ran_itself_belongs_to_what_the_model_wrote() -> None:
+    ran = [
+        {"type": "program", "call_id": "p", "code": "1"},
+        {"type": "program_output", "call_id": "p", "result": "1"},
+        {"type": "tool_search_call", "execution": "server"},
+        {"type": "tool_search_output", "execution": "server", "tools": []},
+    ]
+    found = {"type": "tool_search_output", "execution": "client", "call_id": "t", "tools": []}
+    first, second = RESPONSES.read_items([*ran, found])
+    assert (first.items, first.messages[0].content) == (4, ran)
+    assert second.messages == (Message("tool", [found], tool_call_id="t"),)
+
+
+def test_a_message_that_is_plain_text_stays_plain_text() -> None:
+    (group,) = RESPONSES.read_items([{"role": "assistant", "content": "hi"}])
+    assert group.messages == (Message("assistant", "hi"),)
+
+
 def progress(usage: Any) -> dict[str, Any]:
     return {"type": "response.in_progress", "response": {"usage": usage}}
 
@@ -745,6 +808,7 @@ def test_a_stream_is_kept_alive_by_an_event_that_changes_nothing() -> None:
     kept = [json.loads(EventReader().feed(one)[0].event.data) for one in alive]  # type: ignore[union-attr]
     assert {one["type"] for one in kept} == {"response.in_progress"}
     assert [one["response"]["id"] for one in kept] == ["resp_hotswap"] + ["resp_1"] * (len(kept) - 1)
+    assert [one["sequence_number"] for one in kept] == [0, *range(len(kept) - 1)]
     pieces = [piece.raw for piece in EventReader().feed(sent)]
     mixed = b"".join(one + piece for one, piece in zip(alive, pieces, strict=True))
     assert read(mixed) == whole(TWINS["reasoning"])
