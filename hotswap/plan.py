@@ -7,6 +7,7 @@ later run takes the same ones, and `-n 200` takes a superset of `-n 100`, shuffl
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import AsyncIterable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +26,9 @@ from hotswap.settings.layers import SELECTORS
 if TYPE_CHECKING:
     from hotswap.settings import Choice
 
+SHOWN = 50
+"""Tasks that cannot be scored which are listed one by one."""
+NO, MAYBE, YES = range(3)
 REMEMBERED = 10_000
 """Ids that are kept to suggest one for a pattern that matches none."""
 
@@ -127,7 +131,8 @@ async def select(
 ) -> list[Task]:
     """Get the tasks that a run uses, in its order. Pulls no more of `tasks` than it must.
 
-    Raises UsageError for a pattern that matches nothing, and for an id that stands for two tasks.
+    Raises UsageError for a pattern that matches nothing, for an id that stands for two tasks, and for tasks that
+    say themselves that they cannot be scored.
     """
     if endless:
         _refuse_endless(settings)
@@ -144,45 +149,60 @@ async def select(
 
 
 class _Pattern:
-    """One `--select` or `--exclude`: an id, a glob, an index from 0, or a slice `a:b`."""
+    """One `--select` or `--exclude`: an id, a glob, an index from 0, or a slice `a:b`.
+
+    A number is an id where a task has it, which is known once all tasks were looked at, and else an index.
+    """
 
     def __init__(self, flag: str, text: str) -> None:
         self.flag, self.text = flag, text
         self.is_index = text.isdigit()
         slice_of = re.fullmatch(r"(\d*):(\d*)", text)
         self.range = (int(slice_of[1] or 0), int(slice_of[2]) if slice_of[2] else None) if slice_of else None
-        self.matched: set[int] = set()
-        """Positions of the tasks that it matches, by id, glob or slice."""
+        self.matched = False
+        self._index = int(text) if self.is_index else None
+        """Where it matches by position, if it does."""
 
     @property
     def end(self) -> int | None:
         """The position after the last one that can match; null where every task must be looked at."""
         return self.range[1] if self.range else int(self.text) + 1 if self.is_index else None
 
-    def look(self, position: int, task: Task) -> bool:
-        if self.range:
-            start, end = self.range
-            found = start <= position and (end is None or position < end)
-        else:
-            found = task.id == self.text or (not self.is_index and fnmatchcase(task.id, self.text))
-        if found:
-            self.matched.add(position)
-        return found or (self.is_index and position == int(self.text))
+    def look(self, position: int, task: Task) -> int:
+        """Get YES, NO, or MAYBE for what may turn out to be an index."""
+        if self._names(position, task):
+            self.matched = True
+            return YES
+        return MAYBE if position == self._index else NO
 
     def settle(self, count: int) -> None:
-        """A number that is no task's id is an index."""
-        if self.is_index and not self.matched and int(self.text) < count:
-            self.matched.add(int(self.text))
+        """Decide, after so many tasks, whether a number is an index."""
+        if self.matched or self._index is None or self._index >= count:
+            self._index = None
+        else:
+            self.matched = True
+
+    def holds(self, position: int, task: Task) -> bool:
+        """Whether it matches, once it is settled."""
+        return position == self._index or self._names(position, task)
+
+    def _names(self, position: int, task: Task) -> bool:
+        if self.range:
+            start, end = self.range
+            return start <= position and (end is None or position < end)
+        return task.id == self.text or (not self.is_index and fnmatchcase(task.id, self.text))
 
 
 class _Chooser:
-    """Looks at tasks one by one and keeps those that may be chosen."""
+    """Looks at tasks one by one and keeps those that may be chosen: no more than the run uses, and a few more."""
 
     def __init__(self, settings: Selection, endless: bool) -> None:
         self._settings = settings
         self._select = [_Pattern("--select", text) for text in settings.select]
         self._exclude = [_Pattern("--exclude", text) for text in settings.exclude]
         self._kept: list[tuple[int, Task]] = []
+        self._unsure: list[tuple[int, Task]] = []
+        """What is chosen or not by whether a number is an index."""
         self._ids: list[str] = []
         self._count = 0
         self._end = self._last_position(endless)
@@ -202,39 +222,41 @@ class _Chooser:
         """Look at the next task. False: no more are needed."""
         position = self._count
         self._count += 1
-        chosen = [pattern.look(position, task) for pattern in self._select]
-        for pattern in self._exclude:
-            pattern.look(position, task)
-        if any(chosen) or not self._select:
-            self._kept.append((position, task))
-        if self._select or self._exclude:
-            self._ids += [task.id] if len(self._ids) < REMEMBERED else []
-        elif (
-            self._settings.shuffle
-            and self._settings.tasks
-            and len(self._kept) > 2 * self._settings.tasks + 100
-        ):
-            self._kept = self._ordered(self._kept)[: self._settings.tasks]
+        wanted = max([pattern.look(position, task) for pattern in self._select], default=YES)
+        unwanted = max([pattern.look(position, task) for pattern in self._exclude], default=NO)
+        if wanted == YES and unwanted == NO:
+            self._keep(position, task)
+        elif wanted != NO and unwanted != YES:
+            self._unsure.append((position, task))
+        if (self._select or self._exclude) and len(self._ids) < REMEMBERED:
+            self._ids.append(task.id)
         return self._end is None or self._count < self._end
+
+    def _keep(self, position: int, task: Task) -> None:
+        """Keep a task, unless so many that come before it are kept that it is not among those that are used."""
+        most = self._settings.tasks
+        if most is None or self._settings.shuffle or len(self._kept) < most:
+            self._kept.append((position, task))
+        if most is not None and self._settings.shuffle and len(self._kept) > 2 * most + 100:
+            self._kept = self._ordered(self._kept)[:most]
 
     def chosen(self) -> list[Task]:
         for pattern in (*self._select, *self._exclude):
             pattern.settle(self._count)
         if problems := [self._nothing(each) for each in (*self._select, *self._exclude) if not each.matched]:
             raise UsageError(*problems)
-        wanted = set().union(*(pattern.matched for pattern in self._select))
-        unwanted = set().union(*(pattern.matched for pattern in self._exclude))
-        kept = [
-            (position, task)
-            for position, task in self._kept
-            if (position in wanted or not self._select) and position not in unwanted
-        ]
+        kept = sorted([*self._kept, *filter(self._is_chosen, self._unsure)], key=lambda item: item[0])
         if not kept:
-            why = "--select and --exclude leave none" if unwanted else "it has none"
+            why = "--select and --exclude leave none" if self._exclude else "it has none"
             raise UsageError(f"the taskset has no task to run: {why}")
         tasks = [task for _, task in self._ordered(kept)][: self._settings.tasks]
         _refuse_doubles(tasks)
+        _refuse_unscorable(tasks)
         return tasks
+
+    def _is_chosen(self, item: tuple[int, Task]) -> bool:
+        wanted = not self._select or any(pattern.holds(*item) for pattern in self._select)
+        return wanted and not any(pattern.holds(*item) for pattern in self._exclude)
 
     def _ordered(self, kept: list[tuple[int, Task]]) -> list[tuple[int, Task]]:
         if not self._settings.shuffle:
@@ -270,6 +292,16 @@ def _refuse_doubles(tasks: Sequence[Task]) -> None:
     counts = Counter(task.id for task in tasks)
     if doubles := [f"{id_!r} ({count} times)" for id_, count in counts.items() if count > 1]:
         raise UsageError(f"the taskset gives one id to several tasks: {', '.join(doubles)}")
+
+
+def _refuse_unscorable(tasks: Sequence[Task]) -> None:
+    """Refuse them before a model is paid for answers that nobody can score."""
+    wrong = [task for task in tasks if task.problem is not None]
+    if not wrong:
+        return
+    more = [f"and {len(wrong) - SHOWN:,} more tasks"] if len(wrong) > SHOWN else []
+    without = f"to run without such a task, leave it out: --exclude {shlex.quote(wrong[0].id)}"
+    raise UsageError(*(task.problem or "" for task in wrong[:SHOWN]), *more, without)
 
 
 def _labels(kind: str, choices: Sequence[Choice]) -> list[str]:

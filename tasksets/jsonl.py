@@ -54,7 +54,10 @@ class Jsonl(Taskset):
 
     @reward
     def correct(self, task: Task, trace: Trace) -> Score:
-        """The answer is right by the chosen scorer. Where the right answer is null: an error, and not a 0."""
+        """The answer is right by the chosen scorer. Where the right answer is null: an error, and not a 0.
+
+        A run is refused before it comes to that; an author's own program may still ask.
+        """
         if task.answer is None and self.answer is not None:
             message = (
                 f"task {task.id!r} has null for its right answer, so scorer {self.scorer!r} cannot score it"
@@ -77,10 +80,12 @@ class _Columns:
     def task(self, row: Row) -> Task:
         self._count += 1
         self._refuse_constants(row)
+        name, prompt, answer = self._ids.of(row), self._text(self._prompt, row), self._right(row)
         return Task(
-            id=self._ids.of(row),
-            prompt=self._text(self._prompt, row),
-            answer=self._right(row),
+            id=name,
+            prompt=prompt,
+            answer=answer,
+            problem=self._unscorable(row) if answer is None and self._answer else None,
             system=self._text(self._system, row) if self._system else None,
             tags=self._optional("tags", read_tags, row),
             files=self._optional("files", read_files, row),
@@ -120,6 +125,11 @@ class _Columns:
         if problem:
             raise RowError(f"{problem} (scorer {self._settings.scorer!r})")
         return expected
+
+    def _unscorable(self, row: Row) -> str:
+        settings = self._settings
+        null = f"taskset.answer is {settings.answer!r}, which is null in this row"
+        return f"{settings.path}:{row.line}: {null}: scorer {settings.scorer!r} cannot score it"
 
     def _optional(self, name: Literal["tags", "files"], read_cell: Callable[[Any], Any], row: Row) -> Any:
         """A column that is taken where the row has it; one that was named on purpose must be there."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -239,3 +240,31 @@ def test_a_pairing_that_cannot_work_is_said_with_its_cell() -> None:
         f"{cell.name}: the harness speaks chat, which cannot be translated into gemini",
         f"{cell.name}: the harness takes no system prompt, which task 's' brings",
     ]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Wanted(tasks=10, exclude=("t1*",)),
+        Wanted(tasks=10, select=("t*7",)),
+        Wanted(tasks=10, shuffle=True),
+        Wanted(tasks=10, shuffle=True, exclude=("5", "t3*")),
+        Wanted(tasks=10, select=("t*", "12345"), exclude=("3",)),
+    ],
+)
+def test_of_many_tasks_no_more_are_kept_than_the_run_uses(wanted: Wanted) -> None:
+    gone: list[int] = []
+    most = 0
+
+    def many() -> Iterator[Task]:
+        nonlocal most
+        for number in range(20_000):
+            task = Task(id=f"t{number}", prompt="p")
+            weakref.finalize(task, gone.append, number)
+            yield task
+            del task
+            most = max(most, number + 1 - len(gone))
+
+    chosen = asyncio.run(select(many(), wanted))
+    assert len(chosen) == 10
+    assert most < 150

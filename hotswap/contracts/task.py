@@ -31,11 +31,14 @@ class Task:
     """Names of the slices that this task belongs to."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """What else scoring needs. Any JSON values."""
+    problem: str | None = None
+    """Why no rollout on it could be scored, with its place: a run that would use this task is refused."""
 
     @cached_property
     def hash(self) -> str:
         """`sha256:` and the hex digest of what the task is: everything but its id and tags."""
-        content = {key: value for key, value in self.to_json().items() if key not in ("id", "tags")}
+        others = ("id", "tags", "problem")
+        content = {key: value for key, value in self.to_json().items() if key not in others}
         text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
@@ -53,6 +56,8 @@ class Task:
             record["tags"] = list(self.tags)
         if self.data:
             record["data"] = dict(self.data)
+        if self.problem is not None:
+            record["problem"] = self.problem
         return record
 
     @classmethod
@@ -67,6 +72,7 @@ class Task:
             files={path: _unpack(content) for path, content in record.get("files", {}).items()},
             tags=tuple(record.get("tags", ())),
             data=record.get("data", {}),
+            problem=record.get("problem"),
         )
 
 
