@@ -182,17 +182,28 @@ def _tables() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _runs(folder: Path | None) -> str:
+    from hotswap import elsewhere
     from hotswap.cli._runs import runs_folder
+    from hotswap.intervals import mean_of
     from hotswap.store import INFO, LATEST, RunDirectory
 
     folder = runs_folder(folder)
-    paths = sorted(path.parent for path in folder.glob(f"*/{INFO}") if path.parent.name != LATEST)
+    inside = [path.parent for path in folder.glob(f"*/{INFO}") if path.parent.name != LATEST]
+    outside = [path for path in elsewhere.noted(folder) if (path / INFO).is_file()]
+    paths = sorted({*inside, *outside})
     rows = []
     for path in sorted(paths, key=lambda path: (path / INFO).stat().st_mtime, reverse=True):
         results = list(RunDirectory.open(path).results())
         scored = [result.reward for result in results if result.reward is not None]
-        mean = f"mean reward {sum(scored) / len(scored):.3f}" if scored else "nothing scored"
+        mean = f"mean reward {mean_of(scored, len(scored)):.4g}" if scored else "nothing scored"
         errors = f", {count(len(results) - len(scored), 'error')}" if len(scored) < len(results) else ""
         cells = ", ".join(sorted({result.cell for result in results})) or "no rollout finished"
-        rows.append((path.name, count(len(results), "rollout"), f"{mean}{errors}: {cells}"))
+        name = _from_here(path) if path in outside else path.name
+        rows.append((name, count(len(results), "rollout"), f"{mean}{errors}: {cells}"))
     return columns(rows) or f"no runs in {folder} yet"
+
+
+def _from_here(path: Path) -> str:
+    """Get a path as it would be typed here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

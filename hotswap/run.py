@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import hotswap
-from hotswap import models, provision
+from hotswap import elsewhere, models, provision
 from hotswap.blobs import Blobs
 from hotswap.capture import Keeper, Sidecar
 from hotswap.contracts.model import Say, Upstream
@@ -381,6 +381,8 @@ def _directory(run: PlannedRun, upstreams: Mapping[str, Upstream], command: Sequ
     writer = RunDirectory.create(path, info, Masker({**run.resolved.secrets, **keys}))
     if settings.output is None:
         point_latest(settings.runs, path)
+    else:
+        elsewhere.note(settings.runs, path)
     return writer
 
 

@@ -29,7 +29,7 @@ LAYERS = (
         "exchanges",
         "replay",
     }
-    | {"store", "lines", "result", "metrics", "intervals", "columns"},
+    | {"store", "elsewhere", "lines", "result", "metrics", "intervals", "columns"},
     {"cli"},
 )
 HEAVY = {"aiohttp", "datasets", "docker", "openai", "pydantic", "rich", "typer", "genai_prices", "asyncio"}

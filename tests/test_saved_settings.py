@@ -1,5 +1,6 @@
 """Whole runs from saved settings, and what is in them: the same again in another place, and no secret."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,28 @@ def test_a_dry_run_and_the_list_of_models_show_no_secret_of_an_address(tmp_path:
         assert "[secret:apikey]" in said
         assert "canary" not in said
         assert "tiny5" not in said
+
+
+def test_runs_that_were_written_elsewhere_are_listed_with_their_path_as_long_as_they_are_there(
+    tmp_path: Path,
+) -> None:
+    with Provider(lambda _: say("42")) as provider:
+        for output in ("out", "gone", "runs/inside", "out/below"):
+            assert play(tmp_path, provider, "-o", output).code == 0
+    shutil.rmtree(tmp_path / "gone")
+    listed = evaluate(tmp_path, "list", "runs")
+    assert listed.code == 0, listed.stderr
+    names = [line.split()[0] for line in listed.stdout.splitlines() if not line.startswith(" ")]
+    assert names == ["out/below", "inside", "out"]
+    shown = evaluate(tmp_path, "show", "--run", names[0])
+    assert (shown.code, "42" in shown.stdout) == (0, True)
+
+
+def test_a_folder_of_runs_that_cannot_be_made_is_no_trouble_to_a_run_that_goes_elsewhere(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "runs").write_text("a file")
+    with Provider(lambda _: say("42")) as provider:
+        done = play(tmp_path, provider, "-o", "out")
+    assert done.code == 0, done.stderr
+    assert (tmp_path / "out/metrics.json").exists()
