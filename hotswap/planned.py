@@ -292,6 +292,8 @@ def _capture_problems(each: PlannedCell) -> list[str]:
     if capture.DIALECT not in model.upstream.dialects:
         spoken = " and ".join(model.upstream.dialects)
         why = f"only the chat route of an endpoint gives ids, and this one speaks {spoken}"
+    elif isinstance(model, replay.ReplayModel):
+        why = "what was recorded has no ids of tokens"
     elif not model.part.token_ids:
         why = "its chat route gives no ids of tokens; llama.cpp's and vLLM's do"
     else:

@@ -503,3 +503,12 @@ def test_a_run_whose_tokens_cannot_be_written_stops_and_says_so(tmp_path: Path) 
     assert done.code == 3
     assert "tokens" in done.stderr + done.stdout
     assert "cannot write" in done.stderr + done.stdout
+
+
+def test_a_recorded_run_gives_no_ids_and_is_refused(tmp_path: Path) -> None:
+    with Provider(lambda _: say("Paris")) as provider:
+        first = evaluate(tmp_path, "capitals", "-m", f"plain@{provider.url}", "-n", "1")
+    done = evaluate(tmp_path, "capitals", "-m", "replay:latest", "-n", "1", "--capture", "tokens")
+    assert first.code == 0
+    assert done.code == 2
+    assert "what was recorded has no ids of tokens" in done.stderr

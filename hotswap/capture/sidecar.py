@@ -27,6 +27,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 from hotswap.errors import StoreError
@@ -149,8 +150,9 @@ def _records(path: Path) -> Iterator[Record]:
 def _unpacked(body: bytes) -> Record:
     call, choice, flags, base, shared, new, output = HEAD.unpack_from(body)
     at = HEAD.size
-    ids = _array("I", body[at : at + 4 * (new + output)])
-    logprobs = _array("f", body[at + 4 * (new + output) :])
+    ids, logprobs = array("I"), array("f")
+    _fill(ids, body[at : at + 4 * (new + output)])
+    _fill(logprobs, body[at + 4 * (new + output) :])
     return Record(call, choice, bool(flags & BREAK), base, shared, ids[:new], ids[new:], logprobs)
 
 
@@ -169,18 +171,16 @@ def _prompt(known: Sequence[Record], record: Record) -> array[int]:
 
 
 def _packed(kind: str, values: Iterable[float]) -> bytes:
-    packed = array(kind, values)
+    packed: array[Any] = array(kind, values)
     if sys.byteorder == "big":
         packed.byteswap()
     return packed.tobytes()
 
 
-def _array(kind: str, data: bytes) -> array[float]:
-    values = array(kind)
+def _fill(values: array[Any], data: bytes) -> None:
     values.frombytes(data)
     if sys.byteorder == "big":
         values.byteswap()
-    return values
 
 
 def _failed(path: Path, error: OSError) -> StoreError:
