@@ -602,6 +602,45 @@ def test_several_turns_with_tools_are_a_subagent_and_one_turn_is_beside() -> Non
     assert sorted(play.ends) == [("main", "done"), ("side", "name"), ("subagent", "helper")]
 
 
+def test_the_work_is_what_waits_for_a_longer_conversation_that_nothing_else_tells_apart() -> None:
+    play, sent = Play(), [system("Code."), user("mend")]
+    play.call(sent, model(None, run()), tools=True)
+    talk = [system("Search."), user("look")]
+    for turn in range(4):
+        play.call(talk, model(f"step {turn}"), tools=True)
+        talk += [model(f"step {turn}"), user("on")]
+    play.call([*sent, model(None, run()), result("ok")], model("done"), tools=True)
+    assert play.kinds == ["main", *["subagent"] * 4, "main"]
+
+
+def test_a_wrapped_subagent_with_the_system_prompt_of_the_work_is_not_what_the_work_left_behind() -> None:
+    play, sent = Play(), [system("Code."), user("mend")]
+    play.call(sent, model(None, spawn("where is the parser")), tools=True)
+    play.call([sent[0], user("<task>\nwhere is the parser\n</task>")], model("there"), tools=True)
+    play.call(
+        [*sent, model(None, spawn("where is the parser")), result("it", "s1")], model("done"), tools=True
+    )
+    assert play.kinds == ["main", "subagent", "main"]
+
+
+def test_a_subagent_that_goes_on_from_the_history_of_the_work_is_one() -> None:
+    play, said = Play(), model(None, spawn("look around here"))
+    sent = [system("Code."), user("mend"), said]
+    play.call(sent[:2], said, tools=True)
+    play.call([*sent, user("look around here")], model("seen"), tools=True)
+    play.call([*sent, result("it", "s1")], model("done"), tools=True)
+    assert play.kinds == ["main", "subagent", "main"]
+
+
+def test_a_prompt_that_the_program_was_asked_itself_is_still_the_work_when_it_begins_anew() -> None:
+    play = Play()
+    play.call(
+        [system("Code."), user("at one"), user("mend the parser")], model(None, spawn("mend the parser"))
+    )
+    again = play.call([system("Code."), user("at two"), user("mend the parser")], model("done"))
+    assert play.turns(again) == 2
+
+
 def test_what_the_prompt_says_in_a_later_call_makes_no_subagent_of_a_title() -> None:
     play, sent = Play(), [system("Code."), user("mend the parser")]
     play.call([system("Title."), user("mend the parser")], model("Mending"))
