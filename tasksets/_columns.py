@@ -32,7 +32,7 @@ class Template:
     def _parts(self) -> list[str]:
         return re.findall(r"\{\{|\}\}|\{[^{}]+\}|[{}]|[^{}]+", self.text)
 
-    @property
+    @cached_property
     def names_a_column(self) -> bool:
         return any(len(part) > 2 and part[0] == "{" for part in self._parts)
 
@@ -55,9 +55,10 @@ class Template:
 
     def value(self, row: Row) -> Any:
         """Get the column's own value where the template is one column and nothing else, and else the text."""
-        name = self._only_column()
+        name = self._only_column
         return self._column(name, row) if name else self.fill(row)
 
+    @cached_property
     def _only_column(self) -> str | None:
         parts = self._parts
         return parts[0][1:-1] if len(parts) == 1 and len(parts[0]) > 2 and parts[0][0] == "{" else None
@@ -114,25 +115,24 @@ class Ids:
             raise RowError(f"id {json.dumps(given)[:40]} is neither text nor a number")
         kind = "text" if isinstance(given, str) else "number"
         name = as_text(given)
-        if self._kind_of(name) not in (None, kind):
+        place = _short_hash(name)
+        if self._taken.get(place, (0, kind))[1] != kind:
             name = f"{name}-{kind}"
-        self._take(name, kind, row.line)
+            place = _short_hash(name)
+        self._take(name, place, kind, row.line)
         return name
 
     def _by_content(self, row: Row) -> str:
         content = json.dumps(row.values, sort_keys=True, separators=(",", ":"))
         name = "row-" + hashlib.sha256(content.encode()).hexdigest()[:16]
-        if self._kind_of(name) is not None:
+        if _short_hash(name) in self._taken:
             self._repeats[name] = self._repeats.get(name, 1) + 1
             name = f"{name}-{self._repeats[name]}"
-        self._take(name, "content", row.line)
+        self._take(name, _short_hash(name), "content", row.line)
         return name
 
-    def _kind_of(self, name: str) -> str | None:
-        return self._taken.get(_short_hash(name), (0, None))[1]
-
-    def _take(self, name: str, kind: str, line: int) -> None:
-        first, _ = self._taken.setdefault(_short_hash(name), (line, kind))
+    def _take(self, name: str, place: int, kind: str, line: int) -> None:
+        first, _ = self._taken.setdefault(place, (line, kind))
         if first != line:
             raise RowError(f"duplicate id {name!r} (first at line {first})")
 

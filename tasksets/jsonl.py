@@ -96,12 +96,14 @@ class _Columns:
 
         One prompt for all is sound where the rows differ in something else that the model is given.
         """
+        answer = self._answer
+        if self._prompt.names_a_column and (answer is None or answer.names_a_column):
+            return
         differs = bool(self._system and self._system.names_a_column) or bool(
             self._settings.files is not None and row.values.get(self._settings.files)
         )
         if not self._prompt.names_a_column and (self._prompt.is_name(row) or not differs):
             raise self._prompt.no_column(row)
-        answer = self._answer
         if answer and not answer.names_a_column and (answer.is_name(row) or self._count > 1):
             raise answer.no_column(row)
 
