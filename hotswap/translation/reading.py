@@ -22,6 +22,12 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def texts(value: Any) -> tuple[str, ...]:
+    """The texts of a list, or a text alone."""
+    found = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return tuple(one for one in found if isinstance(one, str))
+
+
 def number(value: Any) -> int | None:
     """A number of tokens."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0

@@ -61,7 +61,7 @@ def instructs(turn: Turn) -> bool:
     return turn.role in ("system", "developer")
 
 
-def texts(parts: Iterable[Part]) -> list[str]:
+def spoken(parts: Iterable[Part]) -> list[str]:
     """The texts among the parts that are not empty."""
     return [part.text for part in parts if isinstance(part, Text) and part.text]
 

@@ -7,11 +7,13 @@ may speak has `write(answered) -> dict` and a `Writer` of its stream.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from hotswap.dialects import Event
-from hotswap.translation.pivot import Piece
+from hotswap.translation.pivot import Part, Piece, Untranslatable
+
+Read = Callable[[Any, set[str]], list[Part]]
 
 
 class Reader(Protocol):
@@ -27,6 +29,17 @@ class Writer(Protocol):
     """Writes a stream for a program. Failures are not its business."""
 
     def write(self, piece: Piece) -> bytes: ...
+
+
+def leniently(read: Read, blocks: Any, dropped: set[str]) -> list[Part]:
+    """Read the parts of an answer; what no other dialect can hold is left out, and noted."""
+    parts: list[Part] = []
+    for block in blocks if isinstance(blocks, list) else ():
+        try:
+            parts += read([block], dropped)
+        except Untranslatable as error:
+            dropped.add(f"output.{error.kind}")
+    return parts
 
 
 def encode(value: Mapping[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 from hotswap.dialects import Event, parse
 from hotswap.dialects._errors import find_error, to_error
 from hotswap.messages import Finish, Usage
-from hotswap.translation.answers import shaped, sse
+from hotswap.translation.answers import leniently, shaped, sse
 from hotswap.translation.lane import Lane
 from hotswap.translation.pivot import (
     Answered,
@@ -24,9 +24,10 @@ from hotswap.translation.pivot import (
     Refusal,
     Text,
     Thinking,
+    words,
 )
 from hotswap.translation.reading import items, number, table, text, written
-from hotswap.translation.requests.chat import read_message, write_call
+from hotswap.translation.requests.chat import read_content, read_message, write_call
 from hotswap.translation.turns import of_type
 from hotswap.translation.usage import from_openai, to_openai
 
@@ -52,11 +53,18 @@ def read(body: bytes, dropped: set[str]) -> Answered | Failed:
         id=text(value.get("id")),
         model=text(value.get("model")),
         created=number(value.get("created")),
-        parts=read_message({**table(choice.get("message")), "role": "assistant"}, dropped).parts,
+        parts=_read_parts(table(choice.get("message")), dropped),
         finish=FINISHES.get(text(choice.get("finish_reason")), "other"),
         stop_sequence=_stop(choice),
         usage=_usage(value),
     )
+
+
+def _read_parts(message: Mapping[str, Any], dropped: set[str]) -> tuple[Part, ...]:
+    content = message.get("content")
+    if isinstance(content, list):
+        content = "".join(words(part) for part in leniently(read_content, content, dropped))
+    return read_message({**message, "role": "assistant", "content": content}, dropped).parts
 
 
 def _stop(choice: Mapping[str, Any]) -> str | None:
@@ -131,16 +139,16 @@ class Reader:
         self._finish = text(choice.get("finish_reason")) or self._finish
         self._stop = _stop(choice) or self._stop
 
-    def _more(self, kind: type[Text | Thinking | Refusal], words: str) -> None:
+    def _more(self, kind: type[Text | Thinking | Refusal], said: str) -> None:
         """Words of another kind than the last end what was written before."""
-        if not words:
+        if not said:
             return
         if self._open is None or self._open[0] is not kind:
             self._end_open()
             self._texts += 1
             self._open = (kind, self._texts)
             self._lane.begin(self._open, kind())
-        self._lane.more(self._open, words)
+        self._lane.more(self._open, said)
 
     def _end_open(self) -> None:
         """End the text, and a call whose arguments are whole: nothing but another part can follow."""
@@ -191,13 +199,13 @@ class _Call:
 
 
 def write(answered: Answered) -> dict[str, Any]:
-    words = "".join(part.text for part in of_type(answered.parts, Text))
+    spoken = "".join(part.text for part in of_type(answered.parts, Text))
     thinking = "".join(part.text for part in of_type(answered.parts, Thinking))
     refusal = "".join(part.text for part in of_type(answered.parts, Refusal))
     calls = [write_call(call) for call in of_type(answered.parts, Call)]
-    message: dict[str, Any] = {"role": "assistant", "content": words or None, "refusal": refusal or None}
+    message: dict[str, Any] = {"role": "assistant", "content": spoken or None, "refusal": refusal or None}
     if not calls and not refusal:
-        message["content"] = words
+        message["content"] = spoken
     if thinking:
         message["reasoning_content"] = thinking
     if calls:
@@ -244,16 +252,14 @@ class Writer:
         self._calls += 1
         return self._chunk({"tool_calls": [{"index": self._calls, **_empty(write_call(part))}]})
 
-    def _grow(self, words: str) -> bytes:
+    def _grow(self, more: str) -> bytes:
         part = self._part
         if isinstance(part, Call):
-            said = (
-                {"custom": {"input": words}} if part.kind == "custom" else {"function": {"arguments": words}}
-            )
+            said = {"custom": {"input": more}} if part.kind == "custom" else {"function": {"arguments": more}}
             return self._chunk({"tool_calls": [{"index": self._calls, **said}]})
         if isinstance(part, Thinking):
-            return self._chunk({"reasoning_content": words})
-        return self._chunk({"refusal" if isinstance(part, Refusal) else "content": words})
+            return self._chunk({"reasoning_content": more})
+        return self._chunk({"refusal" if isinstance(part, Refusal) else "content": more})
 
     def _end(self, ended: Ended) -> bytes:
         last = self._chunk({}, _written(ended.finish))

@@ -9,7 +9,7 @@ from typing import Any
 from hotswap.dialects import Event, parse
 from hotswap.dialects._errors import find_error, to_error
 from hotswap.messages import Finish
-from hotswap.translation.answers import shaped, sse
+from hotswap.translation.answers import leniently, shaped, sse
 from hotswap.translation.lane import Lane
 from hotswap.translation.pivot import (
     Answered,
@@ -49,7 +49,7 @@ def read(body: bytes, dropped: set[str]) -> Answered | Failed:
         return _failed(error)
     if not isinstance(value.get("content"), list):
         return Failed("malformed", f"no message: {body[:500].decode('utf-8', 'replace')}")
-    shown = tuple(part for part in read_content(value["content"], dropped))
+    shown = tuple(leniently(read_content, value["content"], dropped))
     return Answered(
         id=text(value.get("id")),
         model=text(value.get("model")),
@@ -114,7 +114,7 @@ class Reader:
         self._usage |= {name: said for name, said in table(value.get("usage")).items() if said is not None}
 
     def _begin(self, index: Any, block: Mapping[str, Any]) -> None:
-        for part in read_content([block], self._dropped):
+        for part in leniently(read_content, [block], self._dropped):
             if isinstance(part, Call):  # its input is an empty object until it comes
                 part = Call(part.id, part.name, "" if not block.get("input") else part.arguments)
             if isinstance(part, Text | Thinking | Call):

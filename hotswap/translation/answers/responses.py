@@ -126,7 +126,7 @@ class Reader:
         output = number(value.get("output_index"))
         if kind == "output_item.added":
             item = table(value.get("item"))
-            if item.get("type") in CALLS:
+            if text(item.get("type")) in CALLS:
                 begun = text(item.get("arguments")) or text(item.get("input"))
                 self._lane.begin((output, None), replace(read_call(item), arguments=begun))
         elif kind == "output_item.done":

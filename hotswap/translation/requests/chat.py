@@ -34,8 +34,9 @@ from hotswap.translation.reading import (
     refuse_if,
     table,
     text,
+    texts,
 )
-from hotswap.translation.turns import of_type, preamble, settle, shown_after, texts
+from hotswap.translation.turns import of_type, preamble, settle, shown_after, spoken
 
 TAIL = "/chat/completions"
 KINDS: tuple[Kind, ...] = ("function",)
@@ -67,10 +68,9 @@ def read(fields: Mapping[str, Any], dropped: set[str]) -> Asked:
         "log-probabilities can only be asked of an endpoint that speaks chat",
     )
     note_rest(fields, KNOWN, dropped)
-    stop = fields.get("stop")
     asked = Asked(
         max_tokens=number(fields.get("max_completion_tokens")) or number(fields.get("max_tokens")),
-        stop=(stop,) if isinstance(stop, str) else tuple(text(one) for one in stop or ()),
+        stop=texts(fields.get("stop")),
         effort=text(fields.get("reasoning_effort")) or None,
         parallel=fields.get("parallel_tool_calls"),
         output=_read_output(table(fields.get("response_format"))),
@@ -130,7 +130,8 @@ def _read_tools(fields: Mapping[str, Any], asked: Asked, dropped: set[str]) -> N
 def _read_choice(choice: Any, asked: Asked) -> None:
     if choice in ("auto", "none", "required"):
         asked.choice = Choice(choice)
-    elif isinstance(choice, dict) and (allowed := choice.get("allowed_tools")):
+    elif isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        allowed = table(choice.get("allowed_tools"))
         names = {
             (None, text(table(tool.get("function")).get("name"))) for tool in items(allowed.get("tools"))
         }
@@ -159,7 +160,7 @@ def read_message(message: Mapping[str, Any], dropped: set[str], legacy: _Legacy 
     """Read one message, of a request or an answer."""
     legacy = legacy or _Legacy()
     role = ROLES.get(text(message.get("role")), "user")
-    content = tuple(_read_content(message.get("content"), dropped))
+    content = tuple(read_content(message.get("content"), dropped))
     if role == "tool":
         called = text(message.get("tool_call_id")) or legacy.last()
         return Turn(
@@ -195,7 +196,7 @@ def _read_call(call: Mapping[str, Any]) -> Call:
     return Call(text(call.get("id")), text(function.get("name")), arguments(function.get("arguments")))
 
 
-def _read_content(content: Any, dropped: set[str]) -> list[Part]:
+def read_content(content: Any, dropped: set[str]) -> list[Part]:
     if isinstance(content, str):
         return [Text(content)] if content else []
     return [part for block in items(content) for part in _read_block(block, dropped)]
@@ -290,7 +291,7 @@ def _write_turns(turns: list[Turn], names: Names) -> list[dict[str, Any]]:
     head, rest = preamble(turns)
     messages: list[dict[str, Any]] = []
     if head:
-        words = "\n\n".join(words for turn in head for words in texts(turn.parts))
+        words = "\n\n".join(words for turn in head for words in spoken(turn.parts))
         messages.append({"role": "system", "content": words})
     for turn in settle(rest):
         messages += _write_turn(turn, names)

@@ -29,6 +29,7 @@ from hotswap.translation.reading import (
     refuse_if,
     table,
     text,
+    texts,
     written,
 )
 
@@ -75,7 +76,7 @@ def read(fields: Mapping[str, Any], dropped: set[str]) -> Asked:
         seed=config.get("seed"),
         presence_penalty=config.get("presencePenalty"),
         frequency_penalty=config.get("frequencyPenalty"),
-        stop=tuple(text(one) for one in config.get("stopSequences") or ()),
+        stop=texts(config.get("stopSequences")),
         effort=_read_effort(thinking),
         output=_read_output(config),
         thoughts=bool(thinking.get("includeThoughts")),
@@ -126,7 +127,7 @@ def _read_tools(fields: Mapping[str, Any], asked: Asked, dropped: set[str]) -> N
     config = table(table(fields.get("toolConfig")).get("functionCallingConfig"))
     mode = MODES.get(text(config.get("mode")).upper())
     if config.get("allowedFunctionNames"):
-        asked.tools = only(asked.tools, {(None, text(name)) for name in config["allowedFunctionNames"]})
+        asked.tools = only(asked.tools, {(None, name) for name in texts(config["allowedFunctionNames"])})
     if mode is not None:
         asked.choice = Choice("required" if mode == "required" else "none" if mode == "none" else "auto")
 

@@ -34,9 +34,10 @@ from hotswap.translation.reading import (
     refuse_if,
     table,
     text,
+    texts,
     written,
 )
-from hotswap.translation.turns import instructs, merge, preamble, settle, texts
+from hotswap.translation.turns import instructs, merge, preamble, settle, spoken
 
 TAIL = "/messages"
 KINDS: tuple[Kind, ...] = ("function",)
@@ -63,7 +64,7 @@ def read(fields: Mapping[str, Any], dropped: set[str]) -> Asked:
         temperature=fields.get("temperature"),
         top_p=fields.get("top_p"),
         top_k=fields.get("top_k"),
-        stop=tuple(text(one) for one in fields.get("stop_sequences") or ()),
+        stop=texts(fields.get("stop_sequences")),
         effort=_read_effort(thinking, config),
         output=_read_output(table(config.get("format") or fields.get("output_format"))),
         parallel=False if choice.get("disable_parallel_tool_use") else None,
@@ -182,7 +183,7 @@ def write(asked: Asked, names: Names, dropped: set[str]) -> dict[str, Any]:
             for turn in _arranged(rest)
         ],
     }
-    system = [words for turn in head for words in texts(turn.parts)]
+    system = [words for turn in head for words in spoken(turn.parts)]
     if system:
         fields["system"] = [{"type": "text", "text": words} for words in system]
     if names.tools:
@@ -240,7 +241,7 @@ def _as_spoken(turn: Turn) -> Turn:
     if turn.role == "assistant":
         return Turn("assistant", tuple(part for part in parts if not isinstance(part, Thinking)))
     if instructs(turn):
-        parts = tuple(Text(f"<system-reminder>\n{words}\n</system-reminder>") for words in texts(parts))
+        parts = tuple(Text(f"<system-reminder>\n{words}\n</system-reminder>") for words in spoken(parts))
     return Turn("user", parts)
 
 

@@ -140,10 +140,12 @@ def _read_choice(choice: Any, asked: Asked) -> None:
     kind = said.get("type")
     if kind == "allowed_tools":
         allowed = items(said.get("tools"))
-        asked.tools = only(asked.tools, {(tool.get("namespace"), text(tool.get("name"))) for tool in allowed})
+        asked.tools = only(
+            asked.tools, {(text(tool.get("namespace")) or None, text(tool.get("name"))) for tool in allowed}
+        )
         asked.choice = Choice("required" if said.get("mode") == "required" else "auto")
     elif kind in ("function", "custom", "local_shell"):
-        asked.choice = Choice("named", text(said.get("name")) or kind, said.get("namespace"))
+        asked.choice = Choice("named", text(said.get("name")) or kind, text(said.get("namespace")) or None)
     elif kind:
         refuse_if(
             True, f"tool_choice.{kind}", f"the model cannot be made to call the server's own tool {kind}"
