@@ -428,8 +428,9 @@ class _Tally:
         )
 
     def _notes(self, interval: Interval | None) -> Iterator[str]:
-        sums = {"input_tokens": self.input, "cached_tokens": self.cached, "output_tokens": self.output}
-        for name, amount in {**sums, "cost_usd": self.cost}.items():
+        sums: dict[str, _Tokens | _Amount] = {"input_tokens": self.input, "cached_tokens": self.cached}
+        sums |= {"output_tokens": self.output, "cost_usd": self.cost}
+        for name, amount in sums.items():
             if amount.overflows:
                 yield f"{name} is null: the sum is beyond 1.8e308, the largest number"
         rewards = [reward for group in self.by_task.values() for reward in group]

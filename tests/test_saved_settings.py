@@ -1,5 +1,6 @@
 """Whole runs from saved settings, and what is in them: the same again in another place, and no secret."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -86,3 +87,13 @@ def test_a_folder_of_runs_that_cannot_be_made_is_no_trouble_to_a_run_that_goes_e
         done = play(tmp_path, provider, "-o", "out")
     assert done.code == 0, done.stderr
     assert (tmp_path / "out/metrics.json").exists()
+
+
+def test_what_the_example_settings_say_to_type_works_as_it_stands(tmp_path: Path) -> None:
+    text = (Path(__file__).parent.parent / "eval.toml").read_text()
+    (tmp_path / "eval.toml").write_text(text)
+    commands = re.findall(r"`uv run eval ([^`]*--(?:dry-run|help))`", text)
+    assert commands == ["capitals --dry-run", "run --help"]
+    for command in commands:
+        done = evaluate(tmp_path, *command.split())
+        assert done.code == 0, done.stderr
