@@ -80,6 +80,28 @@ def test_a_call_that_is_still_in_flight_when_the_program_ends_is_settled_before_
     assert "too late" not in str(trace["messages"])
 
 
+def test_a_programs_key_opens_nothing_once_it_has_ended(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    scoring = f"""
+    @reward
+    def refused(self):
+        import urllib.error, urllib.request
+        url, key = Path({str(told)!r}).read_text().split()
+        body = b'{{"model": "m", "messages": [{{"role": "user", "content": "late"}}]}}'
+        headers = {{"Content-Type": "application/json", "Authorization": "Bearer " + key}}
+        try:
+            urllib.request.urlopen(urllib.request.Request(url + "/chat/completions", body, headers))
+        except urllib.error.HTTPError:
+            return 1.0
+        return 0.0
+"""
+    with Provider(lambda request: say("42")) as provider:
+        harness = f"{KIT / 'misbehaving.py'},mode=tells_its_key,pid_file={told}"
+        trace = played(tmp_path, provider, scoring, harness)
+    assert trace["reward"] == 1.0
+    assert (len(trace["calls"]), len(provider.requests)) == (1, 1)
+
+
 def test_a_rollout_whose_end_cannot_be_read_keeps_its_calls_its_usage_and_its_counts(tmp_path: Path) -> None:
     (tmp_path / "unread.py").write_text(HARNESS)
     scoring = """
