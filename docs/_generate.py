@@ -24,7 +24,8 @@ from hotswap import registry, trace, verdict
 from hotswap.cli._flags import SHORT
 from hotswap.cli._parts import written
 from hotswap.contracts.options import Option, options
-from hotswap.settings.fields import ModelTable, Selected, Settings, sections, sentences
+from hotswap.replay.comparing import VOLATILE
+from hotswap.settings.fields import ModelTable, Replay, Selected, Settings, sections, sentences
 from hotswap.tasksets._scorers import SCORERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -114,6 +115,17 @@ def settings() -> str:
 def model_table() -> str:
     """The keys of `[models.NAME]`."""
     return _setting_table(ModelTable, ModelTable.model_fields, "")
+
+
+def replay_settings() -> str:
+    """What may stand behind `replay:RUN`."""
+    return _setting_table(Replay, Replay.model_fields, "")
+
+
+def volatile() -> str:
+    """The fields that a replay does not compare."""
+    rows = [(f"`{name}`", ", ".join(f"`{path}`" for path in paths)) for name, paths in VOLATILE.items()]
+    return table(("dialect", "fields"), rows)
 
 
 def _setting_table(section: type[BaseModel], names: Iterable[str], before: str) -> str:
@@ -331,6 +343,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 PARTS: Mapping[str, Callable[..., str]] = {
     "settings": settings,
     "model-table": model_table,
+    "replay-settings": replay_settings,
+    "volatile": volatile,
     "presets": presets,
     "tasksets": tasksets,
     "harnesses": harnesses,
