@@ -111,7 +111,8 @@ class Translated:
     def _unnamed(self) -> Begun:
         """What an answer is called where the endpoint does not say: the same for the same request."""
         digest = hashlib.sha256(json.dumps(self._given, sort_keys=True).encode()).hexdigest()
-        return Begun(digest[:24], self._model, self._opened)
+        model = self._model or str(self._given.get("model") or "")
+        return Begun(digest[:24], model, self._opened)
 
 
 class Translation:

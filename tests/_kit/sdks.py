@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +36,19 @@ class Got:
     """The events of the stream, in order."""
 
 
+@dataclass(frozen=True)
+class Wish:
+    """What a program asks for in a call."""
+
+    url: str
+    key: str
+    prompt: str
+    turns: Sequence[tuple[Got, Mapping[str, str]]]
+    stream: bool
+    tools: Mapping[str, Any]
+    limit: int
+
+
 async def converse(
     dialect: str,
     url: str,
@@ -45,32 +57,36 @@ async def converse(
     turns: Sequence[tuple[Got, Mapping[str, str]]] = (),
     *,
     stream: bool,
+    tools: Mapping[str, Any] = TOOLS,
+    limit: int = 500,
 ) -> Got:
     """Ask, with the answers that were got before and the results of their calls as history."""
-    return await {"chat": _chat, "messages": _messages, "responses": _responses}[dialect](
-        url, key, prompt, turns, stream
-    )
+    program = {"chat": _chat, "messages": _messages, "responses": _responses}[dialect]
+    return await program(Wish(url, key, prompt, turns, stream, tools, limit))
 
 
-@asynccontextmanager
-async def _client(kind: Any, url: str, key: str) -> Any:
-    async with kind(base_url=url, api_key=key, max_retries=0) as client:
-        yield client
-
-
-async def _chat(url: str, key: str, prompt: str, turns: Sequence[Any], stream: bool) -> Got:
-    messages: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": prompt}]
-    for got, results in turns:
+async def _chat(wish: Wish) -> Got:
+    messages: list[Any] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": wish.prompt},
+    ]
+    for got, results in wish.turns:
         messages += got.items
         messages += [{"role": "tool", "tool_call_id": id, "content": said} for id, said in results.items()]  # noqa: A001
-    tools = [
+    offered = [
         {"type": "function", "function": {"name": name, "parameters": schema}}
-        for name, schema in TOOLS.items()
+        for name, schema in wish.tools.items()
     ]
-    asked = {"model": "shown", "messages": messages, "tools": tools, "max_tokens": 500, "temperature": 0.5}
+    asked = {
+        "model": "shown",
+        "messages": messages,
+        "tools": offered,
+        "max_tokens": wish.limit,
+        "temperature": 0.5,
+    }
     kinds: list[str] = []
-    async with _client(openai.AsyncOpenAI, f"{url}/v1", key) as client:
-        if not stream:
+    async with openai.AsyncOpenAI(base_url=f"{wish.url}/v1", api_key=wish.key, max_retries=0) as client:
+        if not wish.stream:
             answer = await client.chat.completions.create(**asked)
         else:
             state = ChatCompletionStreamState()
@@ -101,24 +117,24 @@ async def _chat(url: str, key: str, prompt: str, turns: Sequence[Any], stream: b
     )
 
 
-async def _messages(url: str, key: str, prompt: str, turns: Sequence[Any], stream: bool) -> Got:
-    messages: list[Any] = [{"role": "user", "content": prompt}]
-    for got, results in turns:
+async def _messages(wish: Wish) -> Got:
+    messages: list[Any] = [{"role": "user", "content": wish.prompt}]
+    for got, results in wish.turns:
         messages.append({"role": "assistant", "content": got.items})
         shown = [{"type": "tool_result", "tool_use_id": id, "content": said} for id, said in results.items()]  # noqa: A001
         messages.append({"role": "user", "content": shown})
-    tools = [{"name": name, "input_schema": schema} for name, schema in TOOLS.items()]
-    thinking = {"type": "enabled", "budget_tokens": 1024}
+    offered = [{"name": name, "input_schema": schema} for name, schema in wish.tools.items()]
+    thinking = {"type": "adaptive"}
     asked = {
         "model": "shown",
-        "max_tokens": 2000,
+        "max_tokens": wish.limit,
         "system": "Be brief.",
         "messages": messages,
-        "tools": tools,
+        "tools": offered,
     }
     kinds: list[str] = []
-    async with _client(anthropic.AsyncAnthropic, url, key) as client:
-        if not stream:
+    async with anthropic.AsyncAnthropic(base_url=wish.url, api_key=wish.key, max_retries=0) as client:
+        if not wish.stream:
             answer = await client.messages.create(**asked, thinking=thinking)
         else:
             async with client.messages.stream(**asked, thinking=thinking) as events:
@@ -138,29 +154,29 @@ async def _messages(url: str, key: str, prompt: str, turns: Sequence[Any], strea
     )
 
 
-async def _responses(url: str, key: str, prompt: str, turns: Sequence[Any], stream: bool) -> Got:
-    items: list[Any] = [{"role": "user", "content": prompt}]
-    for got, results in turns:
+async def _responses(wish: Wish) -> Got:
+    items: list[Any] = [{"role": "user", "content": wish.prompt}]
+    for got, results in wish.turns:
         items += got.items
         items += [
             {"type": "function_call_output", "call_id": called, "output": said}
             for called, said in results.items()
         ]
-    tools = [
+    offered = [
         {"type": "function", "name": name, "parameters": schema, "strict": False}
-        for name, schema in TOOLS.items()
+        for name, schema in wish.tools.items()
     ]
     asked = {
         "model": "shown",
         "input": items,
         "instructions": "Be brief.",
-        "tools": tools,
-        "max_output_tokens": 500,
+        "tools": offered,
+        "max_output_tokens": wish.limit,
     }
     kinds: list[str] = []
     ended: Any = None
-    async with _client(openai.AsyncOpenAI, f"{url}/v1", key) as client:
-        if not stream:
+    async with openai.AsyncOpenAI(base_url=f"{wish.url}/v1", api_key=wish.key, max_retries=0) as client:
+        if not wish.stream:
             answer = await client.responses.create(**asked)
         else:
             async with client.responses.stream(**asked) as events:

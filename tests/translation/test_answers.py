@@ -174,6 +174,30 @@ class TestInterleaving:
             [delta] = [one["delta"] for one in got if one["type"] == "content_block_delta"]
             assert json.loads(delta["partial_json"]) == {"n": 1}
 
+    @pytest.mark.parametrize("named", [("id",), ("index",), ("id", "index"), ()])
+    def test_items_are_told_apart_by_what_the_server_says_of_them(self, named: tuple[str, ...]) -> None:
+        """llama.cpp says no index, others no id; each item comes again in the last event."""
+        answer = speak(
+            "responses", text="Looking.", thinking="Hm.", calls=[("a", "run", {"n": 1}), ("b", "run", {})]
+        )
+        translated = open_("chat", "responses")
+        values = [json.loads(event.data) for event in events(b"".join(answer.chunks or ()))]
+        left_out = {"id": "item_id", "index": "output_index"}
+        for value in values:
+            for name in set(left_out) - set(named):
+                value.pop(left_out[name], None)
+            if "id" not in named:
+                for item in (value.get("item", {}), *value.get("response", {}).get("output", ())):
+                    item.pop("id", None)
+        got = streamed(translated, values if named else values[-1:], done=False)
+        deltas = [choice["delta"] for one in got for choice in one["choices"]]
+        assert "".join(delta.get("content") or "" for delta in deltas) == "Looking."
+        assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == "Hm."
+        assert [call["id"] for delta in deltas for call in delta.get("tool_calls", ()) if "id" in call] == [
+            "a",
+            "b",
+        ]
+
 
 class TestEnds:
     @pytest.mark.parametrize("endpoint", DIALECTS)

@@ -98,6 +98,9 @@ class Reader:
         self._dropped = dropped
         self._lane = Lane()
         self._begun = self._ended = False
+        self._items: dict[int | str, int] = {}
+        """The number of each item, by its index and by its id: some servers say but one of them."""
+        self._known = 0
 
     def feed(self, event: Event) -> list[Piece]:
         value = table(parse(event.data))
@@ -123,20 +126,30 @@ class Reader:
         return []  # without its last event the answer broke off
 
     def _take(self, kind: str, value: Mapping[str, Any]) -> None:
-        output = number(value.get("output_index"))
+        item = table(value.get("item"))
+        output = self._number(number(value.get("output_index")), text(value.get("item_id") or item.get("id")))
         if kind == "output_item.added":
-            item = table(value.get("item"))
             if text(item.get("type")) in CALLS:
                 begun = text(item.get("arguments")) or text(item.get("input"))
                 self._lane.begin((output, None), replace(read_call(item), arguments=begun))
         elif kind == "output_item.done":
-            self._item(output, table(value.get("item")))
+            self._item(output, item)
         elif kind.rpartition(".")[0] in _DELTAS:
             self._delta(kind, output, value)
         elif kind not in _REPEATING:
             self._dropped.add(f"events.{kind}")
 
-    def _delta(self, kind: str, output: Any, value: Mapping[str, Any]) -> None:
+    def _number(self, index: int | None, id: str) -> int:  # noqa: A002
+        names: list[int | str] = [*([id] if id else ()), *([index] if index is not None else ())]
+        found = next((self._items[name] for name in names if name in self._items), None)
+        if found is None:
+            found = self._known
+            self._known += bool(names)
+        for name in names:
+            self._items.setdefault(name, found)
+        return found
+
+    def _delta(self, kind: str, output: int, value: Mapping[str, Any]) -> None:
         name, _, what = kind.rpartition(".")
         field, part = _DELTAS[name]
         place: Any = number(value.get("content_index")) or 0
@@ -150,7 +163,7 @@ class Reader:
         else:
             self._lane.end(key, text(value.get(field)))
 
-    def _item(self, output: Any, item: Mapping[str, Any]) -> None:
+    def _item(self, output: int, item: Mapping[str, Any]) -> None:
         """An item is whole: what its deltas left out is filled in."""
         for place, part in _read_item(item, self._dropped):
             key = (output, place)
@@ -160,8 +173,10 @@ class Reader:
     def _end(self, response: Mapping[str, Any]) -> list[Piece]:
         """The last event has the whole answer again; some servers send nothing of it before."""
         self._ended = True
-        for output, item in enumerate(items(response.get("output"))):
-            self._item(output, item)
+        if not any(isinstance(name, int) for name in self._items):
+            self._items |= {place: place for place in range(self._known)}
+        for place, item in enumerate(items(response.get("output"))):
+            self._item(self._number(place, text(item.get("id"))), item)
         self._lane.end_all()
         return [*self._lane.take(), Ended(_finish(response), _usage(response))]
 
