@@ -6,9 +6,11 @@ tests/presets/test_smollm2_capture.py has llama.cpp's real server.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import struct
+import threading
 from array import array
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -64,6 +66,10 @@ def vllm(
         return Reply(body=json.dumps(said).encode())
 
     return answer
+
+
+def _calls(chunk: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list(chunk["choices"][0]["delta"].get("tool_calls", ()))
 
 
 def keeper(folder: Path) -> Keeper:
@@ -126,7 +132,14 @@ async def test_without_capture_nothing_is_asked_for(tmp_path: Path) -> None:
 async def test_a_program_that_asks_for_a_stream_gets_one_and_the_endpoint_is_asked_for_one_piece(
     tmp_path: Path,
 ) -> None:
-    calls = [{"id": "c1", "type": "function", "function": {"name": "ls", "arguments": '{"a": 1}'}}]
+    calls = [
+        {
+            "id": f"c{number}",
+            "type": "function",
+            "function": {"name": "ls", "arguments": f'{{"a": {number}}}'},
+        }
+        for number in (1, 2)
+    ]
     script = vllm("Hi.", reasoning_content="Hm.", tool_calls=calls)
     async with behind(script, capture=keeper(tmp_path)) as seat:
         said = await seat.ask("a", stream=True, stream_options={"include_usage": True})
@@ -141,7 +154,12 @@ async def test_a_program_that_asks_for_a_stream_gets_one_and_the_endpoint_is_ask
     assert sent["stream"] is False
     assert "stream_options" not in sent
     answer = trace.messages[-1]
-    assert (answer.text, answer.reasoning, answer.tool_calls[0].arguments) == ("Hi.", "Hm.", '{"a": 1}')
+    assert (answer.text, answer.reasoning) == ("Hi.", "Hm.")
+    assert [(call.id, call.arguments) for call in answer.tool_calls] == [
+        ("c1", '{"a": 1}'),
+        ("c2", '{"a": 2}'),
+    ]
+    assert [call["index"] for chunk in chunks[:-1] for call in _calls(chunk)] == [0, 1]
     assert trace.calls[0].finish == "tool_calls"
     assert b"token_ids" not in said.body
     assert b"logprobs" not in said.body
@@ -378,6 +396,28 @@ def test_conversations_that_take_turns_and_histories_that_are_cut_share_what_the
     assert [list(one.prompt)[:5000] for one in found] == [system] * 60
     assert list(found[-1].prompt) == system + [2] * 3
     assert (tmp_path / "tokens" / "r.bin").stat().st_size < 5000 * 4 + 60 * 80
+
+
+def test_a_conversation_that_waits_for_many_others_is_compared_with_itself(tmp_path: Path) -> None:
+    kept_by = keeper(tmp_path)
+    said = Tokens((Choice(0, (5,), (0.0,)),), (1, 2, 3))
+    kept_by.keep(0, 0, kept_by.before(0), said)
+    for number in range(1, 50):
+        kept_by.keep(number, number, kept_by.before(number), Tokens(said.choices, (900 + number,)))
+    broken = kept_by.keep(50, 0, kept_by.before(0), Tokens(said.choices, (1, 2, 3, 6)))
+    assert broken is True
+    assert list(kept(tmp_path)[-1].prompt) == [1, 2, 3, 6]
+
+
+@awaited
+async def test_a_program_that_goes_takes_its_call_along(tmp_path: Path) -> None:
+    never = threading.Event()
+    async with behind(Reply(body=b"{}", hold=never), capture=keeper(tmp_path)) as seat:
+        asking = asyncio.ensure_future(seat.ask("a", stream=True))
+        await asyncio.to_thread(seat.provider.wait_until, lambda provider: provider.in_flight == 1)
+        asking.cancel()
+        await asyncio.to_thread(seat.provider.wait_until, lambda provider: provider.gone == 1, 2)
+    assert kept(tmp_path) == []
 
 
 def test_several_choices_of_one_call_are_records_of_it_and_the_next_may_go_on_from_any(

@@ -6,13 +6,14 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from hotswap.capture.chat import Choice, Tokens
 from hotswap.capture.sidecar import Record, Sidecar
 from hotswap.errors import StoreError
 
-KEPT = 32
-"""Conversations whose ids are in memory: what a new one begins like is looked for among these."""
+COMPARED = 32
+"""The newest conversations, among which one that begins is looked for what it begins like."""
 WIDTH = 4
 """Bytes of an id."""
 
@@ -62,8 +63,6 @@ class Keeper:
             return None
         self._tips[conversation] = tips
         self._tips.move_to_end(conversation)
-        if len(self._tips) > KEPT:
-            self._tips.popitem(last=False)
         return broken
 
     def check(self) -> None:
@@ -78,7 +77,8 @@ class Keeper:
     def _write(
         self, call: int, prompt: bytes, before: Sequence[Tip], choices: Sequence[Choice], broken: bool
     ) -> tuple[Tip, ...]:
-        known = [*before, *(tip for tips in self._tips.values() for tip in tips)]
+        newest = islice(reversed(self._tips.values()), COMPARED)
+        known = [*before, *(tip for tips in newest for tip in tips)]
         base, shared = _longest(prompt, known)
         tips: list[Tip] = []
         for choice in choices:
@@ -94,16 +94,14 @@ class Keeper:
 
 def _longest(prompt: bytes, known: Sequence[Tip]) -> tuple[int, int]:
     """Get the record that a prompt has most in common with, and how many bytes; none: 0 and 0."""
-    whole = [tip for tip in known if tip.begins(prompt)]
-    if whole:
-        best = max(whole, key=lambda tip: len(tip.ids))
-        return best.record, len(best.ids)
-    found = max(((_common(prompt, tip.ids), tip.record) for tip in known), default=(0, 0))
-    return (found[1], found[0]) if found[0] else (0, 0)
+    shared, record = max(((_common(prompt, tip.ids), tip.record) for tip in known), default=(0, 0))
+    return (record, shared) if shared else (0, 0)
 
 
 def _common(one: bytes, other: bytes) -> int:
     """Get how many bytes are the same at the beginning, in whole ids."""
+    if one.startswith(other):
+        return len(other)
     low, high = 0, min(len(one), len(other)) // WIDTH
     left, right = memoryview(one), memoryview(other)
     while low < high:
