@@ -342,7 +342,9 @@ def test_our_own_errors_are_in_the_words_of_the_api() -> None:
 
 def test_a_null_message_and_an_answer_without_choices_are_malformed() -> None:
     for choices in ([{"message": None}], [{"message": "hi"}], []):
-        answer = CHAT.read_answer(json.dumps({"choices": choices, "usage": {"completion_tokens": 3}}).encode())
+        answer = CHAT.read_answer(
+            json.dumps({"choices": choices, "usage": {"completion_tokens": 3}}).encode()
+        )
         assert answer.error is not None
         assert answer.error.type == "malformed"
 
@@ -361,7 +363,12 @@ def test_numbers_that_are_none_or_absurd_do_not_stop_the_reading() -> None:
     late = CHAT.read_error(429, b"{}", {"retry-after": "Fri, 31 Dec 9999999 23:59:59 GMT"})
     assert late.retry_after_s is None
     call = {"index": [1], "id": "a", "function": {"name": "f", "arguments": "{}"}}
-    answer = read(chunks({"choices": [{"index": {}, "delta": {"tool_calls": [call]}, "finish_reason": "stop"}]}))
+    answer = read(
+        chunks({"choices": [{"index": {}, "delta": {"tool_calls": [call]}, "finish_reason": "stop"}]})
+    )
     assert answer.messages[0].tool_calls[0].name == "f"
-    huge = {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 10**400}}
+    huge = {
+        "choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 10**400},
+    }
     assert read(chunks(huge)).usage.input is None
