@@ -179,7 +179,10 @@ class Exchange:
                     raise NoTokens("what was recorded has none")
                 record.replayed = True
                 return incoming
-        return await self._client.send(self._way.target, self._policy)
+        incoming = await self._client.send(self._way.target, self._policy)
+        if self._way.capturing is None:
+            return incoming
+        return await self._way.capturing.take(incoming, self._way.target, self._client, self._policy)
 
     def _translated(self) -> Translated | None:
         """Begin to translate an answer; what is replayed is in the program's dialect already."""
