@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -218,6 +218,8 @@ class Exchange:
             headers = headers_down(incoming.headers, rewritten=True)
             headers["Content-Type"] = "application/json"
         answer = answer or self._read_answer(body)
+        if translated is not None:
+            answer = replace(answer, usage=translated.usage)
         self._session.note_try(self._call, incoming.status, time.monotonic() - started, answer.error)
         if answer.error is not None and (
             incoming.status >= 400 or answer.error.retryable or answer.error.type == "malformed"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from hotswap.dialects import Assembler, Dialect, Event
-from hotswap.messages import Answer, ProviderError
+from hotswap.messages import Answer, ProviderError, Usage
 from hotswap.proxy.events import EventReader, Piece
 from hotswap.proxy.tape import Incoming
 from hotswap.proxy.upstream import BROKEN, connection_error
@@ -19,6 +20,9 @@ class Rewriter(Protocol):
 
     def feed(self, event: Event) -> bytes: ...
     def finish(self) -> bytes: ...
+    @property
+    def usage(self) -> Usage:
+        """What the endpoint counted, of which the program may be told nothing."""
 
 
 class Stream:
@@ -70,7 +74,8 @@ class Stream:
         """Get the answer as far as it has come."""
         if self._unreadable is not None:
             return Answer(error=ProviderError("malformed", self._unreadable, 200))
-        return self.assembler.answer(self._cut)
+        answer = self.assembler.answer(self._cut)
+        return answer if self._rewriter is None else replace(answer, usage=self._rewriter.usage)
 
     def _read(self, event: Event) -> None:
         """Feed the copy. That reading fails is no reason to stop relaying."""

@@ -39,6 +39,7 @@ from functools import cache
 from typing import Any
 
 from hotswap.dialects import Event, known
+from hotswap.messages import Usage
 from hotswap.translation import answers, requests
 from hotswap.translation.names import Names
 from hotswap.translation.passage import Passage, put_together, taken_apart
@@ -77,6 +78,7 @@ class Translated:
         self.content_type: str = self._writer.content_type
         """Of the stream that the program gets."""
         self._failed = False
+        self._counted: Usage | None = None
 
     @property
     def dropped(self) -> tuple[str, ...]:
@@ -88,8 +90,14 @@ class Translated:
         answered = self._answers.read(body, self._dropped)
         if isinstance(answered, Failed):
             return known()[self._program].write_error(500, answered.type, answered.message)
+        self._counted = answered.usage
         passed = put_together(self._passage.through(taken_apart(answered)))
         return answers.encode(_answers(self._program).write(passed))
+
+    @property
+    def usage(self) -> Usage:
+        """What the endpoint has counted so far: some programs are told nothing of it, others zeros."""
+        return self._counted or self._reader.usage or Usage()
 
     def feed(self, event: Event) -> bytes:
         """Get what the program is sent for the endpoint's next event; often nothing. Never raises."""

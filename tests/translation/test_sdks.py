@@ -187,6 +187,31 @@ async def test_the_events_of_a_message_come_in_anthropics_order() -> None:
         ]
 
 
+@pytest.mark.parametrize(("program", "endpoint"), PAIRS)
+@awaited
+async def test_what_was_counted_is_in_the_trace_even_where_the_program_is_not_told(
+    program: str, endpoint: str
+) -> None:
+    counted, silent = speak(endpoint, text="Yes."), speak(endpoint, text="Yes.")
+    assert silent.body is not None
+    body = {name: value for name, value in json.loads(silent.body).items() if name != "usage"}
+    asked: dict[str, Any] = {
+        "model": "shown",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "Hi."}],
+    }
+    if program == "responses":
+        asked = {"model": "shown", "input": "Hi."}
+    script = (counted, replace(silent, body=json.dumps(body).encode(), chunks=None))
+    async with behind(*script, upstream={"dialects": (endpoint,)}) as seat:
+        path = {"chat": "/v1/chat/completions"}.get(program, f"/v1/{program}")
+        assert (await seat.send({**asked, "stream": True}, path=path)).status == 200
+        assert (await seat.send(asked, path=path)).status == 200
+        first, second = (call.usage.values() for call in seat.trace().calls)
+        assert first == (100, 20, 60, 10, 5)
+        assert second == (None,) * 5
+
+
 @awaited
 async def test_what_a_translation_leaves_out_is_marked_on_the_call() -> None:
     body = {

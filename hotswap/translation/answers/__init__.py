@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from hotswap.dialects import Event
+from hotswap.messages import Usage
 from hotswap.translation.pivot import Part, Piece, Untranslatable
 
 Read = Callable[[Any, set[str]], list[Part]]
@@ -23,6 +24,10 @@ class Reader(Protocol):
 
     def finish(self) -> list[Piece]:
         """The stream is over: what could only be said now. Nothing where it broke off."""
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the endpoint has counted so far."""
 
 
 class Writer(Protocol):

@@ -89,7 +89,7 @@ class Reader:
         self._begun = self._ended = False
         self._finish: str | None = None
         self._stop: str | None = None
-        self._usage: Usage | None = None
+        self.usage: Usage | None = None
         self._open: tuple[type[Part], int] | None = None
         """The text that is being written: its kind and its number."""
         self._texts = 0
@@ -118,7 +118,7 @@ class Reader:
             self._begun = True
             created = number(chunk.get("created"))
             begun.append(Begun(text(chunk.get("id")), text(chunk.get("model")), created))
-        self._usage = _usage(chunk) or self._usage
+        self.usage = _usage(chunk) or self.usage
         for choice in items(chunk.get("choices")):
             if not choice.get("index"):
                 self._choice(choice)
@@ -185,7 +185,7 @@ class Reader:
         begun: list[Piece] = [] if self._begun else [Begun()]
         self._lane.end_all()
         finish = FINISHES.get(self._finish or "stop", "other")
-        return [*begun, *self._lane.take(), Ended(finish, self._usage, self._stop)]
+        return [*begun, *self._lane.take(), Ended(finish, self.usage, self._stop)]
 
 
 class _Call:

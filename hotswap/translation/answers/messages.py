@@ -8,7 +8,7 @@ from typing import Any
 
 from hotswap.dialects import Event, parse
 from hotswap.dialects._errors import find_error, to_error
-from hotswap.messages import Finish
+from hotswap.messages import Finish, Usage
 from hotswap.translation.answers import leniently, shaped, sse
 from hotswap.translation.lane import Lane
 from hotswap.translation.pivot import (
@@ -75,6 +75,10 @@ class Reader:
         self._stop: dict[str, Any] = {}
         self._ended = False
 
+    @property
+    def usage(self) -> Usage | None:
+        return from_anthropic(self._usage)
+
     def feed(self, event: Event) -> list[Piece]:
         value = table(parse(event.data))
         kind = text(value.get("type")) or event.name
@@ -138,7 +142,7 @@ class Reader:
         self._lane.end_all()
         finish = FINISHES.get(text(self._stop.get("stop_reason")), "other")
         stop = text(self._stop.get("stop_sequence")) or None
-        return [*self._lane.take(), Ended(finish, from_anthropic(self._usage), stop)]
+        return [*self._lane.take(), Ended(finish, self.usage, stop)]
 
 
 def write(answered: Answered) -> dict[str, Any]:

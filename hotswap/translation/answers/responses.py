@@ -101,6 +101,7 @@ class Reader:
         self._items: dict[int | str, int] = {}
         """The number of each item, by its index and by its id: some servers say but one of them."""
         self._known = 0
+        self.usage: Usage | None = None
 
     def feed(self, event: Event) -> list[Piece]:
         value = table(parse(event.data))
@@ -173,12 +174,13 @@ class Reader:
     def _end(self, response: Mapping[str, Any]) -> list[Piece]:
         """The last event has the whole answer again; some servers send nothing of it before."""
         self._ended = True
+        self.usage = _usage(response)
         if not any(isinstance(name, int) for name in self._items):
             self._items |= {place: place for place in range(self._known)}
         for place, item in enumerate(items(response.get("output"))):
             self._item(self._number(place, text(item.get("id"))), item)
         self._lane.end_all()
-        return [*self._lane.take(), Ended(_finish(response), _usage(response))]
+        return [*self._lane.take(), Ended(_finish(response), self.usage)]
 
 
 _DELTAS: Mapping[str, tuple[str, Any]] = {
