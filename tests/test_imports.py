@@ -10,7 +10,18 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LAYERS = (
     {"errors", "ids", "masking", "records", "contracts", "registry", "processes", "provision"},
-    {"messages", "trace", "blobs", "graph", "dialects", "limits", "translation", "capture", "proxy", "models"},
+    {
+        "messages",
+        "trace",
+        "blobs",
+        "graph",
+        "dialects",
+        "limits",
+        "translation",
+        "capture",
+        "proxy",
+        "models",
+    },
     {"harnesses", "runtimes", "tasksets", "presets"},
     {
         "worker",
