@@ -17,6 +17,7 @@ from hotswap.errors import StoreError, UsageError
 from hotswap.exchanges.cassette import Recording, open_recording, save
 from hotswap.exchanges.recorded import Exchange, Recorded, frames, read, read_about
 from hotswap.exchanges.recorder import About, Recorder
+from hotswap.exchanges.recorders import Recorders
 from hotswap.exchanges.similar import Sent, differ, edits, moved_lengths
 from hotswap.masking import Masker
 from hotswap.proxy.tape import Asked, Tape
@@ -285,6 +286,32 @@ def test_a_small_exchange_costs_little(tmp_path: Path) -> None:
         recorder.append(sent)
     assert time.process_time() - began < 0.5
     recorder.close()
+
+
+def test_the_key_that_a_program_was_given_is_masked_beside_the_secrets_of_the_run(tmp_path: Path) -> None:
+    recorders = Recorders(tmp_path, Masker({"MY_TOKEN": SECRET}), on=True)
+    keep = recorders.open(ABOUT)
+    assert keep is not None
+    recorders.hide("01R", "canary-session-0005")
+    keep(tape({"messages": ["canary-session-0005", SECRET]}, b"canary-", b"session-0005"))
+    recorders.close_all()
+    data = frames(tmp_path / "exchanges" / "01R.zst")
+    assert b"canary" not in data
+    assert data.count(b"[secret:session]") == 2
+    assert Recorders(tmp_path, Masker(), on=False).open(ABOUT) is None
+
+
+def test_a_turn_costs_no_more_at_the_end_of_a_long_conversation_than_its_bytes(tmp_path: Path) -> None:
+    """Work on what is new is the same at each turn; what grows is one comparison of bytes."""
+    bodies = conversation(400)
+    recorder = Recorder(tmp_path / "r.zst", ABOUT, MASK)
+    times = []
+    for body in bodies:
+        began = time.process_time()
+        recorder.append(tape(body))
+        times.append(time.process_time() - began)
+    recorder.close()
+    assert sorted(times[-50:])[25] < 10 * sorted(times[50:100])[25]
 
 
 def run_with(folder: Path, *tasks: str) -> Recording:

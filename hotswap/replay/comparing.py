@@ -137,8 +137,8 @@ def _differ(path: Path, one: Any, other: Any, both: tuple[Read, Read]) -> Iterat
             yield from _differ((*path, key), one.get(key, NOTHING), other.get(key, NOTHING), both)
     elif isinstance(one, list) and isinstance(other, list):
         for at in range(max(len(one), len(other))):
-            pair = (items[at] if at < len(items) else NOTHING for items in (one, other))
-            yield from _differ((*path, at), *pair, both)
+            mine, theirs = (items[at] if at < len(items) else NOTHING for items in (one, other))
+            yield from _differ((*path, at), mine, theirs, both)
     elif not _same(one, other, both):
         yield path, one, other
 
@@ -189,9 +189,9 @@ def _around(one: str, other: str) -> tuple[str, str]:
     pairs = zip(one, other, strict=False)
     at = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
     start = max(0, at - SHOWN // 2)
-    return tuple(  # type: ignore[return-value]
-        ("..." if start else "")
-        + _shown(text[start : start + SHOWN])
-        + ("..." if len(text) > start + SHOWN else "")
-        for text in (one, other)
-    )
+    return _cut(one, start), _cut(other, start)
+
+
+def _cut(text: str, start: int) -> str:
+    shown = _shown(text[start : start + SHOWN])
+    return f"{'...' if start else ''}{shown}{'...' if len(text) > start + SHOWN else ''}"

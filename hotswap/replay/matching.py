@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -104,9 +104,6 @@ class Deck:
     def _no_route(self, asked: Asked) -> str:
         agent = f" of agent {asked.agent!r}" if asked.agent != "main" else ""
         return f"{self._where} has no request {asked.method} {asked.path}{agent}"
-
-    def __iter__(self) -> Iterator[Take]:
-        return iter(self._takes)
 
 
 def _same_route(exchange: Exchange, asked: Asked) -> bool:

@@ -27,20 +27,34 @@ Wanted = Collection[tuple[str, int]]
 
 
 @dataclass(frozen=True)
+class How:
+    """How a recording answers."""
+
+    rules: Rules
+    of: str | None = None
+    loose: bool = False
+    timed: bool = False
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> How:
+        """Read the settings that stand beside the name."""
+        rules = Rules(tuple(given.get("ignore") or ()), bool(given.get("exact")))
+        timed, loose = given.get("timing") == "recorded", given.get("mode") == "loose"
+        return cls(rules, given.get("of"), loose, timed)
+
+
+@dataclass(frozen=True)
 class ReplayModel(Model):
     """A recording in the place of a model."""
 
     recording: Recording = field(repr=False, compare=False)
-    of: str | None
-    loose: bool
-    timed: bool
+    how: How
     live: bool
     """What is not recorded goes to a provider."""
-    rules: Rules
 
     def rollouts(self, cell: CellRecord) -> Mapping[tuple[str, int], Kept]:
         """Get the recorded rollouts that stand for those of a cell, by task and attempt. Raises UsageError."""
-        found = _of(self.recording, self.of)
+        found = _of(self.recording, self.how.of)
         for what, same in _SAME:
             fitting = [kept for kept in found if same(kept, cell)]
             if not fitting and what and not self.live:
@@ -56,10 +70,10 @@ class ReplayModel(Model):
         known = self.rollouts(cell)
         kept = known.get((task, attempt))
         if kept is None:
-            return Player(None, self.timed, self._lacks(task, attempt, known))
+            return Player(None, self.how.timed, self._lacks(task, attempt, known))
         exchanges = self.recording.load(kept).exchanges
         where = f"task {task!r} attempt {attempt} in {self.recording.name}"
-        return Player(Deck(exchanges, self.rules, self.loose, where), self.timed)
+        return Player(Deck(exchanges, self.how.rules, self.how.loose, where), self.how.timed)
 
     def problems(self, cell: CellRecord, sampling: Mapping[str, Any], wanted: Wanted) -> list[str]:
         """List why a cell cannot be replayed."""
@@ -70,7 +84,7 @@ class ReplayModel(Model):
         if not self.live and not any(key in known for key in wanted):
             task, attempt = next(iter(wanted))
             return [f"{cell.name}: nothing of it is recorded: {self._lacks(task, attempt, known)}"]
-        return [] if self.loose or self.live else self._other_sampling(cell, sampling, known)
+        return [] if self.how.loose or self.live else self._other_sampling(cell, sampling, known)
 
     def notes(self, cell: CellRecord, wanted: Wanted) -> list[str]:
         """List the rollouts of a cell that are not recorded, in one line."""
@@ -139,30 +153,25 @@ class Answered:
 
 def resolve(choice: Choice, settings: Settings, environment: Mapping[str, str]) -> ReplayModel:
     """Get the model of `-m replay:RUN`. Raises UsageError: there is no such run, or nothing recorded of it."""
-    given: Mapping[str, Any] = choice.settings
-    ref = choice.ref.removeprefix(REPLAY)
+    ref, fallback = choice.ref.removeprefix(REPLAY), choice.settings.get("fallback")
     if not ref:
         raise UsageError("replay needs a run: -m replay:RUN, or replay:FILE, or replay:latest")
-    recording = open_recording(ref, settings.runs)
-    loose, fallback, of = given.get("mode") == "loose", given.get("fallback"), given.get("of")
-    if loose and fallback:
+    how = How.read(choice.settings)
+    if how.loose and fallback:
         raise UsageError(f"{choice.ref}: mode=loose answers every request; fallback is for the strict mode")
-    about = _one_model(recording, of, choice.ref)
-    rules = Rules(tuple(given.get("ignore") or ()), bool(given.get("exact")))
-    mode = {"of": of, "loose": loose, "timed": given.get("timing") == "recorded", "rules": rules}
+    recording = open_recording(ref, settings.runs)
+    about = _one_model(recording, how.of, choice.ref).about
     if fallback:
         model = models.resolve(fallback, settings.model_tables(), environment)
-        return ReplayModel(
-            choice.text, model.preset, model.upstream, model.part, recording, live=True, **mode
-        )
+        return ReplayModel(choice.text, model.preset, model.upstream, model.part, recording, how, live=True)
     upstream = Upstream(
         url="",
-        model=about.about.served,
+        model=about.served,
         dialects=tuple(dialects.known()),
-        context=about.about.context,
+        context=about.context,
         prices=Prices(input=0.0, output=0.0),
     )
-    return ReplayModel(choice.text, None, upstream, Preset(), recording, live=False, **mode)
+    return ReplayModel(choice.text, None, upstream, Preset(), recording, how, live=False)
 
 
 def _one_model(recording: Recording, of: str | None, ref: str) -> Kept:
