@@ -261,6 +261,7 @@ MISSING = {
     "neither `prompt_token_ids`": {},
     "`token_ids` of a choice is not in its answer": {"prompt_token_ids": [1]},
     "`__verbose` has no `prompt`": {"__verbose": {"tokens": [1]}},
+    "holds what is no id of a token": {"prompt_token_ids": [1, "2"]},
     "has 1 of 2 ids": {
         "__verbose": {"prompt": "x", "tokens": [1], "tokens_evaluated": 1, "tokens_predicted": 2}
     },

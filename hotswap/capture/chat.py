@@ -8,7 +8,8 @@ of a character.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,8 +48,8 @@ class Choice:
     """What the model wrote."""
 
     index: int
-    output: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    output: Sequence[int]
+    logprobs: Sequence[float]
     """One a token; NaN where the endpoint gave none."""
 
 
@@ -57,7 +58,7 @@ class Tokens:
     """The ids of one answer."""
 
     choices: tuple[Choice, ...]
-    prompt: tuple[int, ...] | None = None
+    prompt: Sequence[int] | None = None
     """Null where the endpoint gave the prompt as a text that it has to be asked about."""
     text: str = ""
     counted: int | None = None
@@ -193,16 +194,13 @@ def _index(choice: Mapping[str, Any]) -> int:
     return index if isinstance(index, int) and 0 <= index <= HIGHEST else 0
 
 
-def _ids(value: Any, where: str) -> tuple[int, ...]:
+def _ids(value: Any, where: str) -> Sequence[int]:
     if not isinstance(value, list):
         raise Missing(f"{where} is not in its answer")
-    if not _are_ids(value):
-        raise Missing(f"{where} holds what is no id of a token")
-    return tuple(value)
-
-
-def _are_ids(values: Iterable[Any]) -> bool:
-    return all(type(value) is int and 0 <= value <= HIGHEST for value in values)
+    try:
+        return array("I", value)
+    except (TypeError, OverflowError) as error:
+        raise Missing(f"{where} holds what is no id of a token") from error
 
 
 def _logprob(entry: Mapping[str, Any]) -> float:
