@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -220,6 +221,7 @@ class Exchange:
         answer = answer or self._read_answer(body)
         if translated is not None:
             answer = replace(answer, usage=translated.usage)
+            self._note_dropped(translated.dropped)
         self._session.note_try(self._call, incoming.status, time.monotonic() - started, answer.error)
         if answer.error is not None and (
             incoming.status >= 400 or answer.error.retryable or answer.error.type == "malformed"
@@ -304,9 +306,14 @@ class Exchange:
             return await down.cut(stream.rest)  # never a normal end that the provider did not make
         return await down.end(stream.rest)
 
+    def _note_dropped(self, names: Iterable[str]) -> None:
+        dropped = self._call.record.dropped
+        dropped += [name for name in names if name not in dropped]
+
     def _conclude(self, stream: Stream, status: int, started: float) -> Answer:
         answer = stream.answer()
         if self._call.busy:
+            self._note_dropped(stream.dropped)
             self._session.note_try(self._call, status, time.monotonic() - started, answer.error)
             first = stream.first_byte_at
             self._session.conclude(self._call, answer, first - self._call.opened if first else None)

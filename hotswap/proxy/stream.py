@@ -24,6 +24,10 @@ class Rewriter(Protocol):
     def usage(self) -> Usage:
         """What the endpoint counted, of which the program may be told nothing."""
 
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """What could not be said to either of them, by name."""
+
 
 class Stream:
     """One streamed answer. The events from which on a program could take the answer for complete are held until the
@@ -76,6 +80,11 @@ class Stream:
             return Answer(error=ProviderError("malformed", self._unreadable, 200))
         answer = self.assembler.answer(self._cut)
         return answer if self._rewriter is None else replace(answer, usage=self._rewriter.usage)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """What of it the program cannot be told, by name."""
+        return () if self._rewriter is None else self._rewriter.dropped
 
     def _read(self, event: Event) -> None:
         """Feed the copy. That reading fails is no reason to stop relaying."""

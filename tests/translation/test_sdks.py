@@ -231,6 +231,21 @@ async def test_what_a_translation_leaves_out_is_marked_on_the_call() -> None:
         assert seat.trace().calls[0].dropped == ["cache_control", "metadata"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@awaited
+async def test_what_of_an_answer_is_left_out_is_marked_too(stream: bool) -> None:
+    body = {
+        "model": "shown",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "Hi."}],
+        "stream": stream,
+    }
+    async with behind(speak("chat", text="Hello.", thinking="A greeting.")) as seat:
+        said = await seat.send(body, path="/v1/messages")
+        assert b"A greeting" not in said.body
+        assert seat.trace().calls[0].dropped == ["thinking"]
+
+
 @awaited
 async def test_what_cannot_be_left_out_is_refused_in_a_sentence_and_asks_nobody() -> None:
     async with behind(upstream={"dialects": ("chat",)}) as seat:
