@@ -213,7 +213,7 @@ def test_whatever_is_shared_a_request_is_stored_as_it_is_masked(
     base: Sent | None = None
     stored: dict[int, bytes] = {}
     for number, raw in enumerate(raws):
-        found = differ(number, raw, base, MASK)
+        found = differ(number, raw, base, base.common(raw) if base else 0, MASK)
         if found.base is None:
             stored[number] = found.new
         else:

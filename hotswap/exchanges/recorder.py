@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from hotswap.errors import StoreError
-from hotswap.exchanges.similar import Mask, Sent, differ, edits, moved_lengths
+from hotswap.exchanges.similar import Mask, Sent, differ, edits, moved_lengths, nearest
 from hotswap.masking import is_secret_name
 from hotswap.proxy.tape import Tape
 
@@ -164,27 +164,18 @@ class Recorder:
         """Get what is new in a request, and what it refers to; masked, but for a small one."""
         if len(body) < SMALL:
             return None, body
-        difference = differ(number, body, self._base(body), self._mask)
+        with self._lock:
+            earlier = list(self._sent)
+        difference = differ(number, body, *nearest(earlier, body), self._mask)
         self._remember(difference.sent, difference.base)
         return difference.base, difference.new
 
-    def _base(self, body: bytes) -> Sent | None:
-        """Get the earlier request that this one goes on with: the newest that begins alike."""
-        with self._lock:
-            earlier = list(self._sent)
-        best, most = None, 0
-        for sent in reversed(earlier):
-            shared = _alike(sent.raw, body)
-            if shared > most:
-                best, most = sent, shared
-        return best
-
     def _remember(self, sent: Sent, base: tuple[int, int, int] | None) -> None:
-        if len(sent.raw) > LARGEST_BASE:
+        if sent.length > LARGEST_BASE:
             return
         with self._lock:
             old = next((one for one in self._sent if base and one.number == base[0]), None)
-            if old is not None and base is not None and base[1] + base[2] >= CONTINUED * old.size:
+            if old is not None and base is not None and base[1] + base[2] >= CONTINUED * old.length:
                 self._sent.remove(old)
             self._sent = [*self._sent, sent][-KEPT:]
 
@@ -213,14 +204,6 @@ def _new_compressor() -> ZstdCompressor:
     from zstandard import ZstdCompressor
 
     return ZstdCompressor(level=LEVEL, write_content_size=True)
-
-
-def _alike(one: bytes, other: bytes) -> int:
-    """Get about how many bytes are the same at the beginning: a power of two, so that it costs little."""
-    size, limit = 32, min(len(one), len(other))
-    while size <= limit and one[size // 2 : size] == other[size // 2 : size]:
-        size *= 2
-    return size // 2 if one[:16] == other[:16] else 0
 
 
 def _line(record: Mapping[str, Any]) -> bytes:

@@ -35,20 +35,60 @@ class Edit(NamedTuple):
 
 @dataclass(frozen=True)
 class Sent:
-    """A request as it was sent, and where it was masked."""
+    """A request as it was sent, and where it was masked.
+
+    It is kept as the pieces in which it grew, which it shares with the requests before it: comparing another with it
+    copies nothing.
+    """
 
     number: int
-    raw: bytes
+    pieces: tuple[bytes, ...]
+    length: int
     edits: tuple[Edit, ...] = ()
 
     def stored(self, at: int) -> int:
         """Get the place in the stored request of a place in the sent one; it lies in no edit."""
         return at + sum(edit.length - (edit.end - edit.start) for edit in self.edits if edit.end <= at)
 
-    @property
-    def size(self) -> int:
-        """Bytes of it as it is stored."""
-        return self.stored(len(self.raw))
+    def common(self, raw: bytes) -> int:
+        """Get how many bytes are the same at the beginning."""
+        at = 0
+        for piece in self.pieces:
+            if not raw.startswith(piece, at):
+                return at + _prefix(piece, raw[at : at + len(piece)])
+            at += len(piece)
+        return at
+
+    def common_end(self, raw: bytes, limit: int) -> int:
+        """Get how many bytes are the same at the end, at most `limit`."""
+        found = 0
+        for piece in reversed(self.pieces):
+            end = len(raw) - found
+            if found + len(piece) > limit or not raw.endswith(piece, 0, end):
+                rest = raw[max(0, end - len(piece)) : end]
+                return found + _suffix(piece, rest, min(limit - found, len(rest)))
+            found += len(piece)
+        return found
+
+    def first(self, size: int) -> tuple[bytes, ...]:
+        """Get so many bytes of the beginning, as pieces."""
+        kept, left = [], size
+        for piece in self.pieces:
+            if left <= 0:
+                break
+            kept.append(piece if len(piece) <= left else piece[:left])
+            left -= len(piece)
+        return tuple(kept)
+
+    def last(self, size: int) -> tuple[bytes, ...]:
+        """Get so many bytes of the end, as pieces."""
+        kept, left = [], size
+        for piece in reversed(self.pieces):
+            if left <= 0:
+                break
+            kept.append(piece if len(piece) <= left else piece[len(piece) - left :])
+            left -= len(piece)
+        return tuple(reversed(kept))
 
 
 class Difference(NamedTuple):
@@ -61,23 +101,32 @@ class Difference(NamedTuple):
     """What stands between them, masked."""
 
 
-def differ(number: int, raw: bytes, base: Sent | None, mask: Mask) -> Difference:
-    """Get a request as what is new in it against another."""
-    before, after = _shared(base, raw) if base is not None else (0, 0)
+def nearest(earlier: Sequence[Sent], raw: bytes) -> tuple[Sent | None, int]:
+    """Get the request that another one begins with most of, the newest of several, and how much that is."""
+    best: tuple[Sent | None, int] = (None, 0)
+    for sent in reversed(earlier):
+        if (shared := sent.common(raw)) > best[1]:
+            best = (sent, shared)
+    return best
+
+
+def differ(number: int, raw: bytes, base: Sent | None, common: int, mask: Mask) -> Difference:
+    """Get a request as what is new in it against another, with which it has `common` bytes at the beginning."""
+    before, after = _shared(base, raw, common) if base is not None else (0, 0)
     if base is None or before + after < SMALL:
         new = mask(raw)
-        return Difference(Sent(number, raw, edits(raw, new)), None, new)
-    end = len(raw) - after
-    middle = raw[before:end]
+        return Difference(Sent(number, (raw,), len(raw), edits(raw, new)), None, new)
+    middle = raw[before : len(raw) - after]
     new = mask(middle)
-    moved = len(raw) - len(base.raw)
     found = (
         *(edit for edit in base.edits if edit.end <= before),
         *(edit.moved(before) for edit in edits(middle, new)),
-        *(edit.moved(moved) for edit in base.edits if edit.start >= len(base.raw) - after),
+        *(edit.moved(len(raw) - base.length) for edit in base.edits if edit.start >= base.length - after),
     )
-    tail = base.size - base.stored(len(base.raw) - after)
-    return Difference(Sent(number, raw, found), (base.number, base.stored(before), tail), new)
+    pieces = (*base.first(before), middle, *base.last(after))
+    tail = base.stored(base.length) - base.stored(base.length - after)
+    sent = Sent(number, tuple(piece for piece in pieces if piece), len(raw), found)
+    return Difference(sent, (base.number, base.stored(before), tail), new)
 
 
 def edits(raw: bytes, masked: bytes) -> tuple[Edit, ...]:
@@ -131,26 +180,19 @@ def _joined(found: Sequence[Edit]) -> Iterator[Edit]:
     yield last
 
 
-def _shared(base: Sent, raw: bytes) -> tuple[int, int]:
+def _shared(base: Sent, raw: bytes, common: int) -> tuple[int, int]:
     """Get how many bytes of both, as they were sent, may be shared at the beginning and at the end."""
-    old = base.raw
-    before = _outside(_prefix(old, raw), old, base.edits)
-    room = min(len(old), len(raw)) - before
-    start = len(old) - _suffix(old, raw, room)
-    start = _after(old, start)
+    before = _before(raw, common)
+    for edit in reversed(base.edits):
+        if edit.start < before < edit.end:
+            before = _before(raw, edit.start)
+    moved = len(raw) - base.length
+    start = len(raw) - base.common_end(raw, min(base.length, len(raw)) - before)
+    start = _after(raw, start)
     for edit in base.edits:
-        if edit.start < start < edit.end:
-            start = _after(old, edit.end)
-    return before, len(old) - start
-
-
-def _outside(at: int, old: bytes, found: Sequence[Edit]) -> int:
-    """Get the last place up to `at` where a cut is safe."""
-    at = _before(old, at)
-    for edit in reversed(found):
-        if edit.start < at < edit.end:
-            at = _before(old, edit.start)
-    return at
+        if edit.start < start - moved < edit.end:
+            start = _after(raw, edit.end + moved)
+    return before, len(raw) - start
 
 
 def _before(raw: bytes, at: int) -> int:
