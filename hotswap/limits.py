@@ -39,6 +39,8 @@ class Budget:
     tokens: int | None = None
     seconds: float | None = None
     """Counted from when the budget was made."""
+    finish: bool = False
+    """Rollouts in flight may go on when it is used up."""
     spent_usd: float = 0.0
     spent: Usage = field(default_factory=Usage)
     started: float = field(default_factory=time.monotonic)

@@ -150,7 +150,7 @@ class Stage:
         """By rollout, while it is played: what its program was given as a key."""
         self._cut_by_budget = 0
         """Rollouts that the budget stopped before they were done."""
-        self._budget = Budget(budget.cost, budget.tokens, budget.seconds)
+        self._budget = Budget(budget.cost, budget.tokens, budget.seconds, budget.in_flight == "finish")
 
     def lineup(self, cell: str) -> Lineup:
         return self._lineups[cell]
@@ -243,7 +243,8 @@ class Stage:
             winding_down=watch.winding_down,
         )
         stop = None
-        async with _ended_after(settings.budget.seconds, watch.winding_down), self._scoring_while_wanted():
+        end_after_s = None if self._budget.finish else settings.budget.seconds
+        async with _ended_after(end_after_s, watch.winding_down), self._scoring_while_wanted():
             try:
                 stop = await self._play_with_pilot(scheduler)
             except* StoreError as errors:

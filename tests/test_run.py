@@ -255,6 +255,33 @@ def test_a_token_budget_stops_the_run_and_says_so(tmp_path: Path, answering: Pro
     assert "budget" in done.stderr
 
 
+@pytest.mark.parametrize(("in_flight", "scored"), [("stop", 0), ("finish", 2)])
+def test_what_is_in_flight_when_the_budget_is_spent_is_stopped_or_finished(
+    in_flight: str, scored: int, tmp_path: Path
+) -> None:
+    def answer(request: Received) -> Reply:
+        last = request.json["messages"][-1]
+        return say("paris") if last["role"] == "tool" else call_tool("bash", {"command": "true"})
+
+    with Provider(answer) as provider:
+        words = (
+            "-H",
+            "loop,tools=bash",
+            "--budget.tokens",
+            "15",
+            "--concurrency",
+            "2",
+            "--budget.in-flight",
+            in_flight,
+        )
+        done = play(tmp_path, provider, *words, count=6)
+    assert done.code == 3
+    calls = [[call["error"] is None for call in trace["calls"]] for trace in done.traces]
+    assert sum(len(made) == 2 for made in calls) == scored
+    assert len(done.traces) < 6
+    assert "budget" in done.stderr + done.stdout
+
+
 def test_a_budget_of_seconds_winds_the_run_down_and_scores_what_was_left(
     tmp_path: Path, answering: Provider
 ) -> None:

@@ -49,7 +49,7 @@ class Mark(NamedTuple):
 
 @dataclass(eq=False)
 class Body:
-    """A request's body. Without `fields` it is no JSON object, and can only be passed on."""
+    """A request's body. One that is not `readable` is no JSON object, and can only be passed on."""
 
     raw: bytes | memoryview
     fields: dict[str, Any] = field(default_factory=dict)
@@ -87,6 +87,11 @@ class Body:
     def forget(self) -> Body:
         """Get what is needed to recognise a body that goes on from this one."""
         return replace(self, items=[], continues=None, _ends=[])
+
+    @property
+    def readable(self) -> bool:
+        """Whether it is a JSON object."""
+        return bool(self._head)
 
     @property
     def remembered(self) -> bool:

@@ -104,7 +104,7 @@ class Call:
 
     def repeats(self, body: Body, dialect: Dialect) -> bool:
         """Whether another request asks the same, be it in one piece where this one asked for a stream."""
-        same = dialect is self.dialect and body.leaf == self.body.leaf and bool(body.fields)
+        same = dialect is self.dialect and body.leaf == self.body.leaf and body.readable
         return same and _without_stream(body.fields) == _without_stream(self.body.fields)
 
 
@@ -179,7 +179,7 @@ class Session:
         elapsed = time.monotonic() - self.started
         over = replace(self.request.limits, turns=None).over(0, self.usage.total, self._spent_usd, elapsed)
         budget = self.request.budget
-        return over or (budget.over() if budget else None)
+        return over or (budget.over() if budget and not budget.finish else None)
 
     def refuse(self, limit: str) -> None:
         """Note that a call was refused."""

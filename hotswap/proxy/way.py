@@ -53,7 +53,7 @@ def find_way(session: Session, call: Call, tail: str, request: web.BaseRequest) 
     """Get the way up of a call, and note in its record what of it is not the program's. Raises NoWay."""
     upstream = session.request.upstream
     spoken = upstream.dialects if session.request.capture is None else (capture.DIALECT,)
-    if call.dialect.name in spoken or not call.body.fields:
+    if call.dialect.name in spoken or not call.body.readable:
         asking = _asking(session, call.body.fields)
         target = _relayed(session, call, tail, request, asking)
         return Way(target, call.dialect, capturing=session.capturing(call, asking))
@@ -74,7 +74,7 @@ def _asking(session: Session, fields: Mapping[str, Any]) -> Asking:
 
 def _relayed(session: Session, call: Call, tail: str, request: web.BaseRequest, asking: Asking) -> Target:
     upstream, dialect, fields = session.request.upstream, call.dialect, call.body.fields
-    imposed = dialect.impose(fields, upstream.model, _sampling(session)) if fields else {}
+    imposed = dialect.impose(fields, upstream.model, _sampling(session)) if call.body.readable else {}
     dropped = [name for name in upstream.drop if name in fields or name in imposed]
     imposed = {name: value for name, value in imposed.items() if name not in dropped}
     body = call.body.change({**imposed, **asking.added}, [*dropped, *asking.left_out])

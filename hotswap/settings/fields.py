@@ -82,6 +82,8 @@ class Budget(Section):
     """Tokens of all calls, read and written."""
     seconds: float | None = Field(default=None, gt=0)
     """Time from the first rollout on."""
+    in_flight: Literal["stop", "finish"] = "stop"
+    """What becomes of rollouts that are played when it is spent: they get no further call, or are finished."""
 
 
 class Calls(Section):

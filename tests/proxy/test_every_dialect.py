@@ -1,0 +1,248 @@
+"""What holds for a call in whatever dialect: limits, imposed values, secrets, repeats, faults, keep-alive."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from _kit.agents import in_messages, in_responses, message, text
+from _kit.behind import KEY, QUICK, Said, Seat, awaited, behind
+from _kit.provider import Reply, replace, say
+
+from hotswap.dialects import known
+from hotswap.limits import Limits
+from hotswap.proxy.events import EventReader
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """How one dialect asks and answers."""
+
+    path: str
+    conversation: str
+    answer: Reply
+    """Streamed, or in one piece, as the request asks."""
+    limit: tuple[str, ...]
+    """Where a limit of tokens stands in a request."""
+    refusal: str
+    """What the body of a refusal says of its kind."""
+
+    def body(self, words: str, stream: bool = False) -> dict[str, Any]:
+        item: Mapping[str, Any] = {"role": "user", "content": words}
+        if self.conversation == "contents":
+            item = {"role": "user", "parts": [{"text": words}]}
+        asked = {self.conversation: [item]}
+        return asked if self.conversation == "contents" else {"model": "m", **asked, "stream": stream}
+
+
+def _gemini() -> Reply:
+    content = {"role": "model", "parts": [{"text": "hello"}]}
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5}
+    value = {"candidates": [{"content": content, "finishReason": "STOP"}], "usageMetadata": usage}
+    data = json.dumps(value).encode()
+    return Reply(body=data, chunks=(b"data: " + data + b"\n\n",))
+
+
+def _with_body(reply: Reply, value: Mapping[str, Any]) -> Reply:
+    return replace(reply, body=json.dumps(value).encode())
+
+
+HELLO = message("hello")
+RESPONSES = {
+    "id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [HELLO],
+    "usage": {"input_tokens": 10, "output_tokens": 5},
+}  # fmt: skip
+MESSAGES = {
+    "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [text("hello")],
+    "stop_reason": "end_turn", "usage": {"input_tokens": 10, "output_tokens": 5},
+}  # fmt: skip
+SPOKEN = {
+    "chat": Spoken("/v1/chat/completions", "messages", say("hello"), ("max_tokens",), "limit_reached"),
+    "responses": Spoken(
+        "/v1/responses",
+        "input",
+        _with_body(in_responses(HELLO), RESPONSES),
+        ("max_output_tokens",),
+        "limit_reached",
+    ),
+    "messages": Spoken(
+        "/v1/messages",
+        "messages",
+        _with_body(in_messages(text("hello")), MESSAGES),
+        ("max_tokens",),
+        "invalid_request_error",
+    ),
+    "gemini": Spoken(
+        "/v1beta/models/m:generateContent",
+        "contents",
+        _gemini(),
+        ("generationConfig", "maxOutputTokens"),
+        "INVALID_ARGUMENT",
+    ),
+}
+each_dialect = pytest.mark.parametrize("dialect", sorted(SPOKEN))
+
+
+def test_every_dialect_is_spoken_here() -> None:
+    assert set(SPOKEN) == set(known())
+
+
+def on(dialect: str, **more: Any) -> Any:
+    return {"dialects": (dialect,), "model": "theirs", **more}
+
+
+async def ask(seat: Seat, dialect: str, words: str = "hi", stream: bool = False, **headers: str) -> Said:
+    path = SPOKEN[dialect].path
+    if stream and dialect == "gemini":
+        path = path.replace(":generateContent", ":streamGenerateContent") + "?alt=sse"
+    said = await seat.send(SPOKEN[dialect].body(words, stream), path=path, **headers)
+    assert isinstance(said, Said)
+    return said
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@each_dialect
+@awaited
+async def test_an_answer_passes_byte_for_byte_and_is_read(dialect: str, stream: bool) -> None:
+    answer = SPOKEN[dialect].answer
+    if dialect == "gemini" and stream:  # it says so in its path alone
+        answer = replace(answer, body=None)
+    async with behind(answer, upstream=on(dialect)) as seat:
+        said = await ask(seat, dialect, stream=stream)
+        trace = seat.trace()
+    assert said.body == (b"".join(answer.chunks or ()) if stream else answer.body)
+    assert (trace.main[-1].text, trace.main[-1].role, trace.turns) == ("hello", "assistant", 1)
+    assert (trace.usage.input, trace.usage.output) == (10, 5)
+    [call] = trace.calls
+    assert (call.dialect, call.translated, call.finish, call.model) == (dialect, None, "stop", "theirs")
+
+
+@each_dialect
+@awaited
+async def test_a_call_over_a_limit_is_refused_in_the_programs_words(dialect: str) -> None:
+    answer = SPOKEN[dialect].answer
+    async with behind(answer, upstream=on(dialect), limits=Limits(turns=1)) as seat:
+        assert (await ask(seat, dialect)).status == 200
+        refused = await ask(seat, dialect, "more")
+        assert len(seat.provider.posts) == 1
+        assert seat.session.stop == "turns"
+    assert refused.status == 400
+    assert SPOKEN[dialect].refusal in refused.body.decode()
+    assert "used up its limit of turns" in refused.body.decode()
+    error = known()[dialect].read_error(400, refused.body, {})
+    assert (error.type, error.retryable) == ("bad_request", False)
+
+
+@each_dialect
+@awaited
+async def test_a_limit_of_tokens_is_imposed_in_the_dialects_words(dialect: str) -> None:
+    async with behind(
+        SPOKEN[dialect].answer, upstream=on(dialect), sampling={"max_tokens": 7, "temperature": 0.5}
+    ) as seat:
+        await ask(seat, dialect)
+        sent: Any = seat.provider.posts[0].json
+        for name in SPOKEN[dialect].limit:
+            sent = sent[name]
+        assert sent == 7
+        assert "0.5" in seat.provider.posts[0].body.decode()
+
+
+@pytest.mark.parametrize("header", ["Authorization", "x-api-key", "x-goog-api-key", "query"])
+@each_dialect
+@awaited
+async def test_the_secret_is_taken_wherever_a_program_puts_it(header: str, dialect: str) -> None:
+    async with behind(SPOKEN[dialect].answer, upstream=on(dialect)) as seat:
+        secret, path = seat.session.secret(), SPOKEN[dialect].path
+        headers = {header: f"Bearer {secret}" if header == "Authorization" else secret}
+        if header == "query":
+            path, headers = f"{path}?key={secret}", {}
+        async with seat.client.post(
+            seat.url + path, json=SPOKEN[dialect].body("hi"), headers=headers
+        ) as answer:
+            assert answer.status == 200
+        async with seat.client.post(seat.url + SPOKEN[dialect].path, json={}) as stranger:
+            assert stranger.status == 401
+        [sent] = seat.provider.posts
+    assert secret not in json.dumps([dict(sent.headers), sent.query, sent.body.decode()])
+    assert KEY in json.dumps(dict(sent.headers))
+
+
+@each_dialect
+@awaited
+async def test_the_same_request_after_a_broken_answer_is_another_try(dialect: str) -> None:
+    answer = SPOKEN[dialect].answer
+    broken = replace(answer, cut=5, chunks=None)
+    async with behind(broken, answer, upstream=on(dialect), calls=replace(QUICK, retries=0)) as seat:
+        assert (await ask(seat, dialect)).status == 502
+        assert (await ask(seat, dialect)).status == 200
+        [call] = seat.trace().calls
+    assert (call.error, len(call.tries), seat.session.turns) == (None, 2, 1)
+
+
+@pytest.mark.parametrize("dialect", ["chat", "messages", "responses"])
+@awaited
+async def test_a_late_stream_is_kept_alive_with_what_the_reader_ignores(dialect: str) -> None:
+    hold = threading.Event()
+    slow = replace(SPOKEN[dialect].answer, hold=hold)
+    async with behind(slow, upstream=on(dialect), calls=replace(QUICK, quiet_s=0.05)) as seat:
+        asking = asyncio.ensure_future(ask(seat, dialect, stream=True))
+        await asyncio.sleep(0.3)
+        hold.set()
+        said = await asking
+        trace = seat.trace()
+    assert said.status == 200
+    assert len(said.body) > len(b"".join(slow.chunks or ()))
+    assert trace.main[-1].text == "hello"
+    assert trace.calls[0].error is None
+
+
+@each_dialect
+@awaited
+async def test_an_error_of_ours_inside_a_stream_reads_as_what_it_is(dialect: str) -> None:
+    spoken = known()[dialect]
+    for kind in ("rate_limit", "overloaded", "context_length", "auth", "bad_request", "server"):
+        reader, assembler = EventReader(), spoken.assembler()
+        for piece in (*reader.feed(spoken.write_error_event(kind, "what happened")), *reader.finish()):
+            if piece.event is not None:
+                assembler.feed(piece.event)
+        error = assembler.answer().error
+        assert error is not None
+        assert (error.type, "what happened" in error.message) == (kind, True)
+
+
+@awaited
+async def test_an_earlier_response_is_gone_on_from() -> None:
+    first = _with_body(in_responses(HELLO), RESPONSES)
+    second = _with_body(in_responses(HELLO), {**RESPONSES, "id": "resp_2", "output": [message("bye")]})
+    async with behind(first, second, upstream=on("responses")) as seat:
+        await seat.send({"model": "m", "input": "hi"}, path="/v1/responses")
+        follow = {"model": "m", "input": "and?", "previous_response_id": "resp_1"}
+        await seat.send(follow, path="/v1/responses")
+        trace = seat.trace()
+    assert [node.text for node in trace.main] == ["hi", "hello", "and?", "bye"]
+    assert (trace.turns, len(trace.branches)) == (2, 1)
+
+
+@awaited
+async def test_clients_that_are_slow_or_talk_nonsense_hold_up_nobody() -> None:
+    async with behind(*[say("hello")] * 20) as seat:
+        host, port = seat.proxy.gate.host, seat.proxy.gate.port
+        writers = []
+        for start in (
+            b"POST /v1/chat",
+            b"POST / HTTP/1.1\r\nContent-Length: 99\r\n\r\n{",
+            b"\x00\xff nonsense\r\n\r\n",
+        ):
+            for _ in range(20):
+                _, writer = await asyncio.open_connection(host, port)
+                writer.write(start)
+                writers.append(writer)
+        said = await asyncio.gather(*(seat.ask(str(number)) for number in range(20)))
+        assert {one.status for one in said} == {200}
+        for writer in writers:
+            writer.close()
