@@ -71,14 +71,15 @@ class Sent:
         return found
 
     def first(self, size: int) -> tuple[bytes, ...]:
-        """Get so many bytes of the beginning, as pieces."""
-        kept, left = [], size
-        for piece in self.pieces:
-            if left <= 0:
-                break
-            kept.append(piece if len(piece) <= left else piece[:left])
-            left -= len(piece)
-        return tuple(kept)
+        """Get so many bytes of the beginning, as pieces. It is most of them, and is looked for from the end."""
+        count, total = len(self.pieces), self.length
+        while count and total - len(self.pieces[count - 1]) >= size:
+            count -= 1
+            total -= len(self.pieces[count])
+        if total == size:
+            return self.pieces[:count]
+        last = self.pieces[count - 1]
+        return (*self.pieces[: count - 1], last[: size - (total - len(last))])
 
     def last(self, size: int) -> tuple[bytes, ...]:
         """Get so many bytes of the end, as pieces."""
@@ -208,6 +209,8 @@ def _before(raw: bytes, at: int) -> int:
 
 def _after(raw: bytes, at: int) -> int:
     """Get the first place from `at` on between objects."""
+    if raw[max(0, at - 2) : at] == b'"}':
+        return at
     opened, closed = raw.find(b'{"', at), raw.find(b'"}', at)
     return min(place for place in (opened, closed + 2 if closed >= 0 else -1, len(raw)) if place >= 0)
 
