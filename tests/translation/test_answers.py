@@ -154,6 +154,25 @@ class TestInterleaving:
         ]
         assert inputs == [{"n": 1}, {"n": 2}]
 
+    def test_pieces_of_a_later_call_wait_until_the_first_is_whole(self) -> None:
+        first, second = ({"name": name, "arguments": '{"n":'} for name in "fg")
+        got = streamed(
+            open_("responses", "chat"),
+            [
+                calls(
+                    {"index": 0, "id": "a", "function": first}, {"index": 1, "id": "b", "function": second}
+                ),
+                calls(
+                    {"index": 1, "function": {"arguments": "2}"}},
+                    {"index": 0, "function": {"arguments": "1}"}},
+                ),
+                chunk("tool_calls"),
+            ],
+        )
+        deltas = [one for one in got if one["type"] == "response.function_call_arguments.delta"]
+        assert [one["output_index"] for one in deltas] == [0, 0, 1, 1]
+        assert [one["delta"] for one in deltas] == ['{"n":', "1}", '{"n":', "2}"]
+
     def test_calls_that_all_carry_index_0_are_told_apart_by_their_ids(self) -> None:
         one, two = ({"index": 0, "id": id, "function": {"name": "f", "arguments": "{}"}} for id in "ab")  # noqa: A001
         got = streamed(open_("responses", "chat"), [calls(one), calls(two), chunk("tool_calls")])
@@ -321,7 +340,7 @@ async def test_gemini_is_answered_by_chat_in_its_own_words() -> None:
             "thoughtsTokenCount": 5,
             "totalTokenCount": 120,
         }
-        assert seat.trace().calls[0].usage.values() == (100, 20, 60, None, 5)
+        assert seat.trace().calls[0].usage.values() == (100, 20, 60, 10, 5)
 
 
 @awaited
