@@ -38,6 +38,8 @@ class Way:
     translation: Translation | None = None
     fields: Mapping[str, Any] | None = None
     """The request that is translated."""
+    model: str = ""
+    """What the endpoint is asked for, in a translated request."""
     streams: bool = False
     capturing: Capturing | None = None
     """Takes the ids of tokens out of what comes back."""
@@ -46,7 +48,7 @@ class Way:
         """Begin to translate one answer; null where it goes down as it comes."""
         if self.translation is None or self.fields is None:
             return None
-        return self.translation.open(self.fields, "", self.streams)
+        return self.translation.open(self.fields, self.model, self.streams)
 
 
 def find_way(session: Session, call: Call, tail: str, request: web.BaseRequest) -> Way:
@@ -108,7 +110,7 @@ def _translated(
     headers["Content-Type"] = "application/json"
     target = Target(url, headers, (json.dumps(sent).encode(),))
     capturing = session.capturing(call, asking)
-    return Way(target, endpoint, translation, fields, call.streams, capturing)
+    return Way(target, endpoint, translation, fields, model, call.streams, capturing)
 
 
 def whole_fields(call: Call) -> dict[str, Any]:
