@@ -135,19 +135,6 @@ class ProviderError:
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a program asked a model."""
-
-    model: str
-    messages: tuple[Message, ...]
-    tools: tuple[Any, ...] = ()
-    """As sent."""
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-    """The values that steer the answer, in the dialect's own words: temperature, token limits, effort."""
-    stream: bool = False
-
-
-@dataclass(frozen=True)
 class Answer:
     """What came back: messages, or an error, or (cut off) the beginning of one and an error."""
 

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from hotswap.dialects._errors import parse as parse
 from hotswap.dialects._errors import read_error
-from hotswap.messages import Answer, Message, ProviderError, Request
+from hotswap.messages import Answer, Message, ProviderError
 
 Fields = Mapping[str, Any]
 """The top level of a request's body."""
@@ -105,21 +105,6 @@ class Dialect(ABC):
     def address(self, tail: str, model: str) -> str:  # noqa: ARG002
         """Get the part of the path that goes up, for a model that replaces the program's; most say it in the body."""
         return tail
-
-    def read_request(self, fields: Fields, tail: str = "") -> Request:
-        """Read a whole request."""
-        items = fields.get(self.conversation)
-        groups = self.read_items(items if isinstance(items, list) else ())
-        return Request(
-            model=self.read_model(fields, tail),
-            messages=(
-                *self.read_preamble(fields),
-                *(message for group in groups for message in group.messages),
-            ),
-            tools=self.read_tools(fields),
-            sampling=self.read_sampling(fields),
-            stream=self.streams(fields, tail),
-        )
 
     def read_model(self, fields: Fields, tail: str = "") -> str:  # noqa: ARG002
         return str(fields.get("model") or "")

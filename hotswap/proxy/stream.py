@@ -60,18 +60,22 @@ class Stream:
             data = await self._incoming.read()
         except BROKEN as error:
             self._cut = None if self.ended else connection_error(error).message
-            return self._finish(broken=True)
+            self._finish(broken=True)
+            return None
         if not data:
-            return self._finish()
+            self._finish()
+            return None
         now = time.monotonic()
         self.first_byte_at = self.first_byte_at or now
         ready = self._sift(self._pieces(data), now)
         if self._incoming.at_end:  # the end came along: it goes on along with it
             self.rest = ready
-            return self._finish()
+            self._finish()
+            return None
         if now - self._spoke_at > self._silence_s and not self.ended:
             self._cut = f"bytes came, and no event for {self._silence_s:g} s"
-            return self._finish(broken=True)
+            self._finish(broken=True)
+            return None
         return ready
 
     def answer(self) -> Answer:

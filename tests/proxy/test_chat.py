@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from _kit.provider import Reply, call_tools, chat, say
+from _kit.requests import read_request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -236,7 +237,8 @@ def test_no_answer_makes_the_reading_fail(values: list[Any]) -> None:
 
 def test_a_request_is_read_as_it_was_sent() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
-    request = CHAT.read_request(
+    request = read_request(
+        CHAT,
         {
             "model": "m",
             "messages": [
@@ -251,7 +253,7 @@ def test_a_request_is_read_as_it_was_sent() -> None:
             "temperature": None,
             "brand_new": True,
             "stream": None,
-        }
+        },
     )
     assert [message.role for message in request.messages] == ["system", "user", "assistant", "tool", "oracle"]
     assert request.messages[1].text == "hi"

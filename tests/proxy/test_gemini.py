@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from _kit.behind import KEY, awaited, behind
 from _kit.provider import Reply, stream
+from _kit.requests import read_request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -323,7 +324,7 @@ def test_no_answer_makes_the_reading_fail(values: list[Any]) -> None:
         GEMINI.read_answer(body)
         GEMINI.read_error(500, body, {})
         assert sum(group.items for group in GEMINI.read_items([value])) == 1
-        GEMINI.read_request({"systemInstruction": value, "contents": value, "generationConfig": value})
+        read_request(GEMINI, {"systemInstruction": value, "contents": value, "generationConfig": value})
 
 
 GOT = {"functionResponse": {"id": "c1", "name": "look", "response": {"output": "a"}}}
@@ -347,7 +348,7 @@ REQUEST = {
 
 
 def test_a_request_is_read_as_it_was_sent() -> None:
-    request = GEMINI.read_request(REQUEST, STREAM)
+    request = read_request(GEMINI, REQUEST, STREAM)
     system, user, said, first, second, rest, oracle = request.messages
     assert system == Message("system", [{"text": "Be brief."}])
     assert user == Message("user", REQUEST["contents"][0]["parts"])  # type: ignore[index]
@@ -362,7 +363,8 @@ def test_a_request_is_read_as_it_was_sent() -> None:
 
 
 def test_both_spellings_of_a_name_are_read() -> None:
-    request = GEMINI.read_request(
+    request = read_request(
+        GEMINI,
         {
             "system_instruction": {"parts": {"text": "Be brief."}},
             "contents": [
@@ -386,7 +388,7 @@ def test_a_content_without_parts_is_a_message_that_says_nothing() -> None:
 
 
 def test_a_conversation_that_is_a_single_content_is_read() -> None:
-    request = GEMINI.read_request({"contents": {"role": "user", "parts": {"text": "hi"}}}, CALL)
+    request = read_request(GEMINI, {"contents": {"role": "user", "parts": {"text": "hi"}}}, CALL)
     assert request.messages == (Message("user", [{"text": "hi"}]),)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from _kit.behind import KEY, awaited, behind
 from _kit.provider import Reply, stream
+from _kit.requests import read_request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -396,7 +397,7 @@ def test_no_answer_makes_the_reading_fail(values: list[tuple[str, Any]]) -> None
     for _, value in values:
         MESSAGES.read_answer(json.dumps(value).encode())
         assert sum(group.items for group in MESSAGES.read_items([value])) == 1
-        MESSAGES.read_request({"system": value, "messages": value, "tools": value})
+        read_request(MESSAGES, {"system": value, "messages": value, "tools": value})
 
 
 RESULT = {"type": "tool_result", "tool_use_id": "toolu_A", "content": "done", "is_error": True}
@@ -420,7 +421,7 @@ REQUEST = {
 
 
 def test_a_request_is_read_as_it_was_sent() -> None:
-    request = MESSAGES.read_request(REQUEST)
+    request = read_request(MESSAGES, REQUEST)
     system, user, late, said, first, second, rest, oracle = request.messages
     assert (system.role, system.content) == ("system", REQUEST["system"])
     assert user == Message("user", "hi")

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from _kit.behind import awaited, behind
 from _kit.provider import Reply, replace, stream
+from _kit.requests import read_request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -245,7 +246,7 @@ def test_a_freeform_call_has_the_raw_text_and_its_result_belongs_to_it() -> None
     said = read(write(*events(TWINS["a freeform call"]))).messages[0]
     assert said.tool_calls == (ToolCall("call_P", "apply_patch", PATCH),)
     result = {"type": "custom_tool_call_output", "call_id": "call_P", "output": "Done"}
-    request = RESPONSES.read_request({"input": [freeform("call_P", "apply_patch", PATCH), result]})
+    request = read_request(RESPONSES, {"input": [freeform("call_P", "apply_patch", PATCH), result]})
     assert request.messages[0].tool_calls == said.tool_calls
     assert request.messages[1] == Message(
         "tool", "Done", tool_call_id="call_P", extra={"type": "custom_tool_call_output"}
@@ -644,7 +645,7 @@ def test_no_answer_makes_the_reading_fail(values: list[tuple[str, Any]]) -> None
         RESPONSES.read_answer(json.dumps(value).encode())
         whole(response(value, status=kind))
         list(RESPONSES.read_items([value, {"type": kind, "content": value}]))
-        RESPONSES.read_request({"input": value, "instructions": value, "tools": value})
+        read_request(RESPONSES, {"input": value, "instructions": value, "tools": value})
 
 
 QUESTION = {"role": "user", "content": [{"type": "input_text", "text": "hi"}]}
@@ -658,7 +659,8 @@ RESULT = {
 def test_a_request_is_read_as_it_was_sent() -> None:
     picture = {"type": "computer_screenshot", "image_url": "data:,"}
     offer = {"type": "additional_tools", "role": "developer", "tools": [{"type": "custom", "name": "exec"}]}
-    request = RESPONSES.read_request(
+    request = read_request(
+        RESPONSES,
         {
             "model": "m",
             "instructions": "Be brief.",
@@ -683,7 +685,7 @@ def test_a_request_is_read_as_it_was_sent() -> None:
             "temperature": None,
             "store": False,
             "stream": True,
-        }
+        },
     )
     roles = ["system", "developer", "developer", "user", "assistant", "tool", "tool", "assistant", "tool"]
     assert [one.role for one in request.messages] == [*roles, "oracle", ""]
@@ -705,7 +707,7 @@ def test_a_request_is_read_as_it_was_sent() -> None:
 
 def test_a_conversation_that_is_a_single_text_is_one_message_of_the_user() -> None:
     fields = {"input": "hello", "previous_response_id": "resp_0"}
-    assert RESPONSES.read_request(fields).messages == (Message("user", "hello"),)
+    assert read_request(RESPONSES, fields).messages == (Message("user", "hello"),)
     assert RESPONSES.read_previous(fields) == "resp_0"
     assert RESPONSES.read_previous({"previous_response_id": None}) is None
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from _kit.requests import read_request
 from _kit.speaking import DIALECTS, speak
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -101,7 +102,7 @@ WRITE: dict[str, Callable[[str, Rounds], dict[str, Any]]] = {
 def essence(dialect: str, fields: dict[str, Any]) -> list[tuple[Any, ...]]:
     """What was said, called and given back, in order, by the dialect's own reader; neighbours of one role as one."""
     found: list[tuple[Any, ...]] = []
-    for message in known()[dialect].read_request(fields).messages:
+    for message in read_request(known()[dialect], fields).messages:
         calls = [(call.id, call.name, json.loads(call.arguments)) for call in message.tool_calls]
         one = (message.role, message.tool_call_id, message.text, calls)
         if found and message.role == found[-1][0] == "user":
