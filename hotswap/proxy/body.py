@@ -84,6 +84,12 @@ class Body:
         for name in ("items", "continues", "leaf", "marks", "_ends"):
             setattr(self, name, getattr(whole, name))
 
+    def give_up(self) -> None:
+        """Take it for what it is on the wire, bytes, and no more."""
+        blank = Body(self.raw)
+        for name in ("fields", "items", "continues", "leaf", "root", "marks", "_ends", "_head"):
+            setattr(self, name, getattr(blank, name))
+
     def forget(self) -> Body:
         """Get what is needed to recognise a body that goes on from this one."""
         return replace(self, items=[], continues=None, _ends=[])

@@ -222,6 +222,7 @@ class Session:
             return self._record(body, path, route.dialect, who, streams, talk)
         self._failed.remove(again)
         again.body, again.busy, again.opened, again.streams = body, True, time.monotonic(), streams
+        again.talk = talk
         return again
 
     def _converse(self, body: Body, route: Route, who: Pass) -> Talk:
@@ -229,11 +230,9 @@ class Session:
         one: nothing would hold a program that puts all it knows into a new question each time."""
         if body.leaf is None:
             return Talk(who.kind, who.agent)
-        tools, model = (
-            route.dialect.read_tools(body.fields),
-            route.dialect.read_model(body.fields, route.tail),
-        )
-        self._graph.use(body.leaf, who.kind, who.agent, bool(tools), model)
+        tools = bool(route.dialect.read_tools(body.fields))
+        model = route.dialect.read_model(body.fields, route.tail)
+        self._graph.use(body.leaf, who.kind, who.agent, tools, model)
         prompted = self._graph.prompted(body.leaf)
         return Talk(who.kind, who.agent, self._graph.conversation(body.leaf) if prompted else None)
 
@@ -269,6 +268,12 @@ class Session:
         if body.placed:
             return
         body.placed = True
+        try:
+            self._walk(body, dialect)
+        except Exception:  # noqa: BLE001 (that reading fails is no reason not to pass it on)
+            body.give_up()
+
+    def _walk(self, body: Body, dialect: Dialect) -> None:
         previous = dialect.read_previous(body.fields)
         known = self._leaf_by_answer.get(previous) if previous else None
         body.root = self._graph.extend(known, dialect.read_preamble(body.fields))

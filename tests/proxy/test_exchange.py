@@ -146,20 +146,47 @@ class BlindAssembler(ChatAssembler):
 @awaited
 async def test_a_copy_that_cannot_be_read_does_not_stop_the_relay(streams: bool) -> None:
     async with behind(say("hello")) as seat:
-        route = Route(Blind(), "/chat/completions", True)
         body = json.dumps({"model": "m", "messages": talk("hi"), "stream": streams}).encode()
-        who = next(iter(seat.proxy._passes.values()))
-        server = web.Server(lambda request: seat.proxy._call(body, who, route, request))
-        listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
-        port = listener.sockets[0].getsockname()[1]
-        async with seat.client.post(f"http://127.0.0.1:{port}/v1/chat/completions", data=body) as answer:
-            received = await answer.read()
-        listener.close()
-        await server.shutdown(0)
+        received = await through(seat, Route(Blind(), "/chat/completions", True), body)
         [call] = seat.trace().calls
     assert (b"hel" in received) == streams
     assert call.error is not None
     assert call.error.type == "malformed"
+
+
+class Lost(Chat):
+    """A dialect that cannot read a request."""
+
+    def read_items(self, items: Any) -> Any:
+        raise RuntimeError("cannot read this")
+
+    @property
+    def name(self) -> str:
+        return "chat"
+
+
+@awaited
+async def test_a_request_that_cannot_be_read_is_passed_on_as_it_came() -> None:
+    async with behind(say("hello"), upstream={"model": "theirs"}) as seat:
+        body = json.dumps({"model": "m", "messages": talk("hi")}).encode()
+        said = await through(seat, Route(Lost(), "/chat/completions", True), body)
+        [call] = seat.trace().calls
+        assert seat.provider.posts[0].body == body
+    assert b"hello" in said
+    assert (call.error, call.input, seat.trace().main[-1].text) == (None, None, "hello")
+
+
+async def through(seat: Seat, route: Route, body: bytes) -> bytes:
+    """Send a call by a route of our own, as the proxy handles one."""
+    who = next(iter(seat.proxy._passes.values()))
+    server = web.Server(lambda request: seat.proxy._call(body, who, route, request))
+    listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    async with seat.client.post(f"http://127.0.0.1:{port}/v1/chat/completions", data=body) as answer:
+        received = await answer.read()
+    listener.close()
+    await server.shutdown(0)
+    return received
 
 
 @awaited
