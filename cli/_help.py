@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import BaseModel
 
@@ -18,8 +18,11 @@ from hotswap.settings.layers import normal
 GROUPS = {
     "What is evaluated": ("taskset", "harness", "model", "runtime"),
     "Which tasks": ("tasks", "attempts", "select", "exclude", "shuffle", "seed"),
-    "How it runs": ("concurrency", "retries", "allow_errors", "output", "runs"),
+    "How it runs": ("concurrency", "retries", "allow_errors", "chaos"),
+    "What it keeps": ("output", "runs", "raw", "capture"),
 }
+FURTHER = "Further settings"
+"""Where a setting stands that no group names: none is left out."""
 
 HEAD = """\
 Play a taskset's tasks and print the tables.
@@ -44,12 +47,19 @@ def run_help(line: Line) -> str:
     named = any(normal(given.key)[0] in ("taskset", "harness", "runtime") for given in line.given)
     about_parts = list(_parts(line))
     blocks = [HEAD.format(eval=program()), *(about_parts if named else ())]
-    blocks += (_group(title, (_row(Settings, name) for name in names)) for title, names in GROUPS.items())
+    blocks += (_group(title, (_row(Settings, name) for name in names)) for title, names in _groups().items())
     for name, section in sections().items():
         blocks.append(_group(section.__doc__ or name, _section(section, name)))
     blocks.append(_group(sentences(Settings)["models"], _model_table()))
     blocks += [_group("What to do", ACTIONS.items()), *(() if named else about_parts)]
     return "\n".join((*blocks, wrapped(" ".join(TAIL.split()))))
+
+
+def _groups() -> dict[str, Sequence[str]]:
+    """Get the settings that stand in no table, by the title of their group."""
+    grouped = {name for names in GROUPS.values() for name in names} | {"models", *sections()}
+    further = [name for name in Settings.model_fields if name not in grouped]
+    return {**GROUPS, **({FURTHER: further} if further else {})}
 
 
 def _group(title: str, rows: Iterable[tuple[str, str]]) -> str:

@@ -220,7 +220,7 @@ class Settings(Section):
     shuffle: bool = False
     """Take the tasks in an order drawn from `seed`; the same on every machine."""
     seed: int = 0
-    """Draws the order of `shuffle`."""
+    """Draws the order of `shuffle`, and which calls `chaos` spoils."""
 
     concurrency: int = Field(default=16, ge=1)
     """How many rollouts run at one time."""

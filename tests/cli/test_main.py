@@ -85,6 +85,17 @@ def test_run_help_has_every_setting_with_its_sentence(capsys: pytest.CaptureFixt
     assert "no security boundary" in out
 
 
+def test_a_setting_that_no_group_of_the_help_names_stands_among_further_ones(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hotswap.cli import _help
+
+    monkeypatch.delitem(_help.GROUPS, "Which tasks")
+    assert main(["run", "--help"]) == 0
+    further = capsys.readouterr().out.partition(_help.FURTHER)[2]
+    assert "--shuffle" in further
+
+
 def test_help_beside_parts_shows_their_settings(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gsm8k", "-H", "loop,tools=bash", "--help"]) == 0
     out = capsys.readouterr().out
