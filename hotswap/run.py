@@ -48,7 +48,7 @@ from hotswap.rollout import Lineup, Rollout, play
 from hotswap.scheduler import Scheduler
 from hotswap.scoring import Scores
 from hotswap.store import RunDirectory, RunInfo, RunWriter, point_latest
-from hotswap.trace import Trace
+from hotswap.trace import Node, Trace
 
 FILES_A_ROLLOUT, FILES_AT_ALL = 10, 64
 """Open files: the pipes and the descriptor of a program, its connections and ours to the provider, its record."""
@@ -356,13 +356,17 @@ class Stage:
 
 
 def _without_content(trace: Trace, error: Exception) -> Trace:
-    """Get a trace that can be written in place of one that cannot: a NaN in a message, a thousand levels in a tool.
+    """Get a trace that can be written for one that cannot: an infinity in a message, a thousand levels in a tool.
 
-    That it was played, what it used and cost, stays; what was said, and a score for it, does not.
+    That it was played, its calls, what it used and cost, stays; what was said, and a score for it, does not.
     """
     record = ErrorRecord("hotswap", "finalize", "unwritable", f"the trace cannot be written as JSON: {error}")
     bare = replace(trace, outcome="error", reward=None, rewards={}, metrics={}, answer=None, error=record)
-    return replace(bare, messages=[], branches=[], tools={}, calls=[], unknown={})
+    messages = [
+        Node(node.id, node.parent, node.role, sampled=node.sampled, call=node.call) for node in trace.messages
+    ]
+    calls = [replace(call, sampling={}, tools=None) for call in trace.calls]
+    return replace(bare, messages=messages, tools={}, calls=calls, unknown={})
 
 
 async def _line_up(each: PlannedCell, run: PlannedRun, say: Say) -> Lineup:

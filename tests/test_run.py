@@ -291,17 +291,24 @@ def test_a_budget_of_seconds_winds_the_run_down_and_scores_what_was_left(
     assert [(trace["outcome"], trace["stop"]) for trace in done.traces] == [("scored", "budget")]
 
 
-def test_a_number_that_json_cannot_say_loses_no_rollout(tmp_path: Path) -> None:
+def test_a_number_that_json_cannot_say_loses_no_rollout_and_none_of_its_numbers(tmp_path: Path) -> None:
     def script(request: Received) -> Reply:
-        odd = replace(say("42"), body=say("42", odd=0).body.replace(b'"odd": 0', b'"odd": NaN'))  # type: ignore[union-attr]
+        odd = replace(say("42"), body=say("42", odd=0).body.replace(b'"odd": 0', b'"odd": 1e999'))  # type: ignore[union-attr]
         return odd if b"Question 0" in request.body else say("42")
 
     with Provider(script) as provider:
         done = play(tmp_path, provider)
     by_task = {trace["task"]["id"]: trace for trace in done.traces}
     assert done.code == 3, done.stderr
-    assert (by_task["q0"]["outcome"], by_task["q0"]["error"]["type"]) == ("error", "unwritable")
-    assert by_task["q1"]["outcome"] == "scored"
+    lost, kept = by_task["q0"], by_task["q1"]
+    assert (lost["outcome"], lost["error"]["type"], kept["outcome"]) == ("error", "unwritable", "scored")
+    assert [node["content"] for node in lost["messages"]] == [None, None]
+    lines = (done.run / "results.jsonl").read_text().splitlines()
+    results = {result["task"]: result for result in map(json.loads, lines)}
+    used = {task: (result["usage"], result["calls"], result["turns"]) for task, result in results.items()}
+    assert used["q0"] == used["q1"]
+    assert used["q0"][0]["input"] > 0
+    assert done.metrics["cells"][0]["input_tokens"] == {"total": 2 * used["q0"][0]["input"], "unknown": 0}
 
 
 def test_an_interrupt_starts_no_program_that_waits_for_its_turn(tmp_path: Path, answering: Provider) -> None:
