@@ -17,6 +17,7 @@ from typing import Any
 from hotswap.cli._columns import columns
 from hotswap.cli._parts import written
 from hotswap.cli._say import count, progress_console, visible
+from hotswap.columns import misbehaviour
 from hotswap.planned import PlannedRun, planned
 from hotswap.settings import Resolved
 
@@ -44,6 +45,8 @@ def report(run: PlannedRun) -> str:
     rows = [(cell["name"], count(cell["tasks"], "task")) for cell in found["cells"]]
     each = f", {count(found['attempts'], 'attempt')} each" if found["attempts"] > 1 else ""
     summary = f"{count(found['rollouts'], 'rollout')}: {count(len(rows), 'cell')}{each}. No model was called."
+    if run.resolved.settings.chaos:
+        summary += f"\n{misbehaviour(run.resolved.settings.chaos)}."
     return visible("\n".join((columns(settings), "", columns(rows), "", summary)))
 
 

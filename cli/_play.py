@@ -13,7 +13,7 @@ from hotswap.cli._interrupt import INTERRUPTED, interruptible
 from hotswap.cli._live import Live, clock
 from hotswap.cli._say import count, program, progress_console, result_console, visible
 from hotswap.cli._tables import render
-from hotswap.columns import dollars
+from hotswap.columns import dollars, misbehaviour
 from hotswap.planned import PlannedRun, planned
 from hotswap.progress import Progress
 from hotswap.run import Report, Watch, execute
@@ -60,12 +60,14 @@ async def _play(resolved: Resolved, line: Line, console: Console) -> Report:
 
 
 def headline(run: PlannedRun) -> str:
-    """Get the first line of a run: which model, harness and runtime play how much."""
+    """Get the first line of a run: which model, harness and runtime play how much, and whether calls are spoilt."""
     attempts = run.resolved.settings.attempts
     tasks = count(sum(len(tasks) for tasks in run.tasks.values()), "task")
     many = f", {attempts} attempts each" if attempts > 1 else ""
     cells = f", {len(run.cells)} cells" if len(run.cells) > 1 else ""
-    return f"{run.title} ({tasks}{many}{cells})"
+    chaos = run.resolved.settings.chaos
+    spoilt = f". {misbehaviour(chaos)}" if chaos else ""
+    return f"{run.title} ({tasks}{many}{cells}){spoilt}"
 
 
 async def _approve(progress: Progress, yes: bool, console: Console) -> bool:

@@ -46,10 +46,20 @@ def render(summary: Summary, console: Console, command: str | None = None) -> No
         for name, row in zip(names, summary.rows, strict=True):
             _print_list(shown[1:], name, row, console)
     for note in notes(summary):
-        console.print(note, style="dim")
-    console.print(closing(summary, command))
+        _print_text(visible(note), console, style="dim")
+    _print_text(closing(summary, command), console)
     for cause in causes(summary):
-        console.print(f"  {visible(cause)}")
+        _print_text(visible(cause), console, indent=2)
+
+
+def _print_text(text: str, console: Console, style: str = "", indent: int = 0) -> None:
+    """Print sentences, wrapped in a terminal alone: what reads a pipe, a person's `grep`, wants them whole."""
+    from rich.padding import Padding
+
+    if console.is_terminal and console.width > NARROW:
+        console.print(Padding(text, (0, 0, 0, indent), expand=False), style=style)
+    else:
+        console.print(" " * indent + text, style=style, soft_wrap=not console.is_terminal)
 
 
 def _print_tables(

@@ -183,7 +183,7 @@ def _tables() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _runs(folder: Path | None) -> str:
     from hotswap import elsewhere
-    from hotswap.cli._runs import runs_folder
+    from hotswap.cli._runs import misbehaviour_in, runs_folder
     from hotswap.intervals import mean_of
     from hotswap.store import INFO, LATEST, RunDirectory
 
@@ -193,13 +193,15 @@ def _runs(folder: Path | None) -> str:
     paths = sorted({*inside, *outside})
     rows = []
     for path in sorted(paths, key=lambda path: (path / INFO).stat().st_mtime, reverse=True):
-        results = list(RunDirectory.open(path).results())
+        run = RunDirectory.open(path)
+        results = list(run.results())
         scored = [result.reward for result in results if result.reward is not None]
         mean = f"mean reward {mean_of(scored, len(scored)):.4g}" if scored else "nothing scored"
         errors = f", {count(len(results) - len(scored), 'error')}" if len(scored) < len(results) else ""
         cells = ", ".join(sorted({result.cell for result in results})) or "no rollout finished"
         name = _from_here(path) if path in outside else path.name
-        rows.append((name, count(len(results), "rollout"), f"{mean}{errors}: {cells}"))
+        chaos = f". {spoilt}" if (spoilt := misbehaviour_in(run, results)) else ""
+        rows.append((name, count(len(results), "rollout"), f"{mean}{errors}: {cells}{chaos}"))
     return columns(rows) or f"no runs in {folder} yet"
 
 

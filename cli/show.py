@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotswap.cli._runs import runs_folder
+from hotswap.cli._runs import misbehaviour_in, runs_folder
 from hotswap.cli._say import count, program, result_console, visible
 from hotswap.errors import UsageError
 from hotswap.store import LATEST, RunDirectory, locate
@@ -56,6 +56,8 @@ def show(
     shown = len(chosen) if rollouts or full else SHOWN
     _print(directory, chosen, shown, view)
     again = _again(run, failed, runs)
+    for line in _spoilt(directory):
+        view.console.print(line, soft_wrap=True)
     for line in _closing(directory.name, chosen, len(chosen) - shown, view.shortened, again):
         view.console.print(line, soft_wrap=True)
 
@@ -109,6 +111,11 @@ def _closing(run: str, chosen: Sequence[Result], left: int, shortened: bool, aga
         yield f"{count(left, 'more rollout')} in run {run}. One of them: {again} ID. All: {again} --full"
     elif shortened:
         yield f"Long texts were shortened. In full: {again} ID --full"
+
+
+def _spoilt(run: RunDirectory) -> Iterator[str]:
+    if spoilt := misbehaviour_in(run, list(run.results())):
+        yield visible(f"{spoilt}.")
 
 
 def _one_line(result: Result) -> str:

@@ -70,9 +70,17 @@ def notes(summary: Summary) -> list[str]:
     if summary.cost_usd.unknown:
         said.append(f"The cost of {summary.cost_usd.unknown} of {summary.finished} rollouts is not known.")
     said += [f"{row.cell}: {note}." for row in summary.rows for note in row.notes]
+    if summary.chaos:
+        said.append(f"{misbehaviour(summary.chaos, summary.faults, summary.calls)}.")
     if summary.masked:
         said.append(f"{summary.masked} secrets were masked in the traces.")
     return said
+
+
+def misbehaviour(chaos: str, faults: int | None = None, calls: int = 0) -> str:
+    """Get the words that tell a run which spoils calls on purpose from a clean one; once played, with how many."""
+    hit = "" if faults is None else f"; {faults:,} of {calls:,} calls were hit"
+    return f"Misbehaviour on purpose: {chaos}{hit}"
 
 
 def causes(summary: Summary) -> list[str]:

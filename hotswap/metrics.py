@@ -118,6 +118,9 @@ class Row:
     seconds_p95: float | None
     tries: int
     recovered: int
+    calls: int
+    faults: int
+    """Calls that were spoilt on purpose."""
     masked: int
     stops: dict[str, int]
     """Rollouts by the reason for which they stopped."""
@@ -134,6 +137,8 @@ class Summary:
     """The tables of a run."""
 
     rows: tuple[Row, ...]
+    chaos: str | None = None
+    """The setting by which calls were spoilt on purpose; null in a clean run."""
 
     @property
     def scored(self) -> int:
@@ -181,6 +186,14 @@ class Summary:
         return Sum(_sum(known) if known else None, sum(row.cost_usd.unknown for row in self.rows))
 
     @property
+    def calls(self) -> int:
+        return sum(row.calls for row in self.rows)
+
+    @property
+    def faults(self) -> int:
+        return sum(row.faults for row in self.rows)
+
+    @property
     def masked(self) -> int:
         return sum(row.masked for row in self.rows)
 
@@ -196,6 +209,9 @@ class Summary:
             "interrupted": self.interrupted,
             "wrong": self.wrong,
             "cost_usd": write(self.cost_usd),
+            "calls": self.calls,
+            "chaos": self.chaos,
+            "faults": self.faults,
             "masked": self.masked,
         }
         return {"schema": SCHEMA, "level": LEVEL, "total": total, "cells": [write(row) for row in self.rows]}
@@ -228,11 +244,13 @@ class Summary:
         return {"metrics.json": text, "metrics.csv": self.to_csv(), "metrics.md": self.to_markdown()}
 
 
-def tabulate(results: Iterable[Result], planned: Mapping[str, int] | None = None) -> Summary:
+def tabulate(
+    results: Iterable[Result], planned: Mapping[str, int] | None = None, chaos: str | None = None
+) -> Summary:
     """Get the tables of results, of which there is one for each cell, task and attempt.
 
     `planned` is the number of rollouts by cell. Its order is that of the rows, and a cell with no result has
-    a row too. Without it the rows are sorted by name.
+    a row too. Without it the rows are sorted by name. `chaos` is the run's setting of that name.
     """
     planned = planned or {}
     tallies = {cell: _Tally(cell) for cell in planned}
@@ -241,7 +259,7 @@ def tabulate(results: Iterable[Result], planned: Mapping[str, int] | None = None
             tallies[result.cell] = _Tally(result.cell)
         tallies[result.cell].add(result)
     names = [*planned, *sorted(tallies.keys() - planned.keys())]
-    return Summary(tuple(tallies[name].row(planned.get(name)) for name in names))
+    return Summary(tuple(tallies[name].row(planned.get(name)) for name in names), chaos)
 
 
 _Cause = tuple[str, str, str]
@@ -335,7 +353,7 @@ class _Tally:
         self.served: set[str] = set()
         self.versions: set[str] = set()
         self.scored = self.errors = self.interrupted = self.wrong = 0
-        self.tries = self.recovered = self.masked = 0
+        self.tries = self.recovered = self.calls = self.faults = self.masked = 0
         self.rewards: dict[str, _Values] = {}
         self.metrics: dict[str, _Values] = {}
         self.turns, self.seconds = _Values(), _Values()
@@ -347,6 +365,8 @@ class _Tally:
         self.stops[result.stop] += 1
         self.tries += result.tries
         self.recovered += result.recovered
+        self.calls += result.calls
+        self.faults += result.faults
         self.masked += result.masked
         self.versions.add(result.harness_version)
         if result.served_model is not None:
@@ -409,7 +429,7 @@ class _Tally:
             interval=(interval := mean_interval(list(self.by_task.values()))),
             reward_errors_as_zero=Mean(mean_of(rewards, judged) if judged else None, judged),
             binary=binary,
-            reward_range=(min(rewards), max(rewards)) if rewards else None,
+            reward_range=(min(rewards) + 0.0, max(rewards) + 0.0) if rewards else None,  # 0.0, not -0.0
             pass_at={str(k): self._pass_at(k) for k in sorted({1, attempts})} if binary and rewards else None,
             rewards={name: values.mean(self.scored) for name, values in sorted(self.rewards.items())},
             metrics={name: values.mean(self.scored) for name, values in sorted(self.metrics.items())},
@@ -422,6 +442,8 @@ class _Tally:
             seconds_p95=percentile(seconds, 0.95),
             tries=self.tries,
             recovered=self.recovered,
+            calls=self.calls,
+            faults=self.faults,
             masked=self.masked,
             stops=dict(sorted(self.stops.items())),
             notes=tuple(self._notes(interval)),

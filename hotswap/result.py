@@ -51,6 +51,8 @@ class Result:
     tries: int = 1
     recovered: bool = False
     """Scored after a try that failed."""
+    faults: int = 0
+    """Calls that were spoilt on purpose."""
     masked: int = 0
     """Secrets that were masked in its trace."""
 
@@ -99,6 +101,7 @@ class Result:
             model_s=trace.timing.model_s,
             tries=max(1, len(trace.tries)),
             recovered=trace.outcome == "scored" and any(one.error for one in trace.tries[:-1]),
+            faults=sum(call.fault is not None for call in trace.calls),
             masked=masked,
         )
 

@@ -93,7 +93,7 @@ async def execute(run: PlannedRun, watch: Watch, command: Sequence[str] = ()) ->
         stopped = await _played(stage, watch.winding_down)
         for line in stage.answered.lines():
             watch.say(line)
-        summary = tabulate(writer.results(), run.planned)
+        summary = tabulate(writer.results(), run.planned, run.resolved.settings.chaos)
         try:
             writer.conclude(summary.files())
         except StoreError as error:
@@ -401,6 +401,7 @@ def _info(run: PlannedRun, command: Sequence[str]) -> dict[str, Any]:
         ],
         "tasks": {text: {task.id: task.hash for task in tasks} for text, tasks in run.tasks.items()},
         "attempts": run.resolved.settings.attempts,
+        "chaos": run.resolved.settings.chaos,
         "versions": {
             "hotswap": hotswap.__version__,
             "python": platform.python_version(),

@@ -34,6 +34,8 @@ NO_RETRY = ("x-should-retry", "false")
 """Tells the official SDKs that we have repeated a call as often as it makes sense."""
 STATUS = {"timeout": 504, "replay": 400, "capture": 400}
 """What a program is told where nothing came from the provider; else 502."""
+UNREADABLE = ("malformed", "redirect")
+"""Errors of which the provider's own bytes would tell the program nothing."""
 PATIENCE = 3
 """How often a program may learn that the same call failed, before it gets an error that ends it."""
 
@@ -63,6 +65,8 @@ class Exchange:
         self._asked = asked
         self._dialect = call.dialect
         self._policy = session.request.calls
+        self._cuts = False
+        """Its answer is to be cut on purpose."""
 
     async def run(self, request: web.BaseRequest) -> web.StreamResponse:
         """Get the answer; all of it has been sent by then. The call is concluded in every case."""
@@ -70,15 +74,25 @@ class Exchange:
         down = Down(request, tape)
         try:
             response = await self._within_deadline(down)
-        except BaseException as error:
+        except (ConnectionError, asyncio.CancelledError) as error:
             self._broken_off(error, tape)
             raise
+        except Exception as error:  # noqa: BLE001 (a fault of ours is no fault of the program's)
+            response = await self._break_down(error, down)
         finally:
             down.stop_signs()
             self._session.keep(tape)
         if down.lost and not tape.cut:
             self._session.lose(self._call, tape)
         return response
+
+    async def _break_down(self, error: Exception, down: Down) -> web.StreamResponse:
+        """Record a fault of ours, and tell the program."""
+        fault = ProviderError("proxy", f"the proxy broke down: {error!r}", blame="hotswap")
+        self._session.conclude(self._call, Answer(error=fault))
+        if down.begun:
+            return await down.cut()
+        return await self._say_error(down, 502, "server", fault.message)
 
     def _broken_off(self, error: BaseException, tape: Tape) -> None:
         if not self._call.busy:
@@ -90,10 +104,6 @@ class Exchange:
         else:
             self._session.abandon(self._call, f"the call was broken off ({type(error).__name__})")
         tape.cut = True
-
-    @property
-    def _cuts(self) -> bool:
-        return self._call.record.fault == "cut"
 
     async def _within_deadline(self, down: Down) -> web.StreamResponse:
         deadline = self._session.deadline
@@ -114,7 +124,10 @@ class Exchange:
         if chaos is None:
             return await self._repeat(down)
         fault = chaos.draw()
-        down.tape.fault = self._call.record.fault = fault
+        down.tape.fault, self._cuts = fault, fault == "cut"
+        self._call.record.fault = (
+            fault or self._call.record.fault
+        )  # of an earlier try: it was hit all the same
         if fault == "slow":
             await asyncio.sleep(SLOW_S)
         if fault in (None, "slow", "cut"):
@@ -122,7 +135,7 @@ class Exchange:
         self._session.spoil(self._call)
         if fault == "drop":
             return await down.drop()
-        type, words = TYPES.get(fault, "server"), f"HTTP {fault}, put in on purpose"  # noqa: A001
+        type, words = TYPES.get(fault, "server"), "put in on purpose, by the setting chaos"  # noqa: A001
         headers = CIMultiDict({"Content-Type": "application/json"})
         if fault == "429":
             headers["Retry-After"] = str(RETRY_AFTER_S)
@@ -158,9 +171,9 @@ class Exchange:
         except NoTokens as error:
             return self._failed(error.error, started)
         except BROKEN as error:
-            return self._failed(connection_error(error), started)
+            return self._failed(connection_error(error, self._policy.timeout_s), started)
         try:
-            if incoming.status < 400 and self._is_stream(incoming):
+            if incoming.status < 300 and self._is_stream(incoming):
                 return await self._relay(incoming, down, started)
             return await self._whole(incoming, down, started)
         finally:
@@ -180,7 +193,8 @@ class Exchange:
                     raise NoTokens("what was recorded has none")
                 record.replayed = True
                 return incoming
-        incoming = await self._client.send(self._way.target, self._policy)
+        async with asyncio.timeout(self._policy.connect_s + self._policy.timeout_s):  # headers may drip, too
+            incoming = await self._client.send(self._way.target, self._policy)
         if self._way.capturing is None:
             return incoming
         return await self._way.capturing.take(incoming, self._way.target, self._client, self._policy)
@@ -208,23 +222,23 @@ class Exchange:
             async with asyncio.timeout(self._policy.timeout_s):
                 raw = await read_all(incoming)
         except BROKEN as error:
-            return self._failed(connection_error(error), started)
+            return self._failed(connection_error(error, self._policy.timeout_s), started)
         first_byte_s = time.monotonic() - self._call.opened
         headers = headers_down(incoming.headers)
         body = inflate(inflater(incoming.headers), raw)
-        answer = self._read_error(incoming, body) if incoming.status >= 400 else None
+        answer = self._read_error(incoming, body) if incoming.status >= 300 else None
         translated = self._translated() if answer is None else None
         if translated is not None:
             raw = body = translated.whole(body)
             headers = headers_down(incoming.headers, rewritten=True)
             headers["Content-Type"] = "application/json"
-        answer = answer or self._read_answer(body)
+        answer = answer or self._read_answer(body, incoming.status)
         if translated is not None:
             answer = replace(answer, usage=translated.usage)
             self._note_dropped(translated.dropped)
         self._session.note_try(self._call, incoming.status, time.monotonic() - started, answer.error)
         if answer.error is not None and (
-            incoming.status >= 400 or answer.error.retryable or answer.error.type == "malformed"
+            incoming.status >= 300 or answer.error.retryable or answer.error.type == "malformed"
         ):
             return self._failure(answer, incoming.status, headers, raw)
         if self._cuts:
@@ -238,22 +252,25 @@ class Exchange:
 
     def _failure(self, answer: Answer, status: int, headers: CIMultiDict[str], raw: bytes) -> Failure:
         assert answer.error is not None
-        foreign = answer.error.type == "malformed" or (status >= 400 and self._spoken is not self._dialect)
+        foreign = answer.error.type in UNREADABLE or (status >= 400 and self._spoken is not self._dialect)
         own = None if foreign or parse(raw) is None else raw
-        return Failure(
-            answer.error, 502 if answer.error.type == "malformed" else status, headers, own, answer
-        )
+        return Failure(answer.error, 502 if answer.error.type in UNREADABLE else status, headers, own, answer)
 
     def _read_error(self, incoming: Incoming, body: bytes) -> Answer:
+        if incoming.status < 400:
+            place = lower(incoming.headers).get("location", "nowhere")
+            words = f"the provider redirects to {place}: if that is its address, set it as the model's url"
+            return Answer(error=ProviderError("redirect", words, incoming.status))
         try:
             return Answer(error=self._spoken.read_error(incoming.status, body, lower(incoming.headers)))
         except Exception as error:  # noqa: BLE001 (that reading fails is no reason to stop relaying)
             words = f"HTTP {incoming.status}, with words that could not be read: {error!r}"
             return Answer(error=ProviderError("server", words, incoming.status))
 
-    def _read_answer(self, body: bytes) -> Answer:
+    def _read_answer(self, body: bytes, status: int) -> Answer:
         try:
-            return self._dialect.read_answer(body)
+            answer = self._dialect.read_answer(body)
+            return replace(answer, error=answer.error and replace(answer.error, status=status))
         except Exception as error:  # noqa: BLE001 (as above)
             return Answer(error=ProviderError("malformed", f"the answer could not be read: {error!r}", 200))
 

@@ -47,3 +47,36 @@ def test_more_rollouts_at_a_time_than_files_allow_are_refused_with_what_would_do
     assert done.returncode == 2
     assert "concurrency = 500 needs about 5064 open files, and this process may have 300" in done.stderr
     assert "--concurrency 23" in done.stderr
+
+
+def test_a_run_that_spoils_calls_says_so_from_its_first_line_to_every_later_look_at_it(
+    tmp_path: Path,
+) -> None:
+    words = ("reverse_text", "-n", "20", "--chaos", "500:0.5")
+    with Provider(lambda received: say("abc")) as provider:
+        model = ("-m", f"scripted@{provider.url}")
+        done = evaluate(tmp_path, *words, *model)
+        dry = evaluate(tmp_path, *words, *model, "--dry-run")
+        clean = evaluate(tmp_path, "reverse_text", "-n", "2", *model, "--runs", "clean")
+    calls = [call for trace in done.traces for call in trace["calls"]]
+    hit = sum(call["fault"] == "500" for call in calls)
+    assert 0 < hit < len(calls)
+    said = f"Misbehaviour on purpose: 500:0.5; {hit} of {len(calls)} calls were hit"
+    assert "Misbehaviour on purpose: 500:0.5" in done.stderr.splitlines()[0]
+    assert dry.stdout.endswith("No model was called.\nMisbehaviour on purpose: 500:0.5.\n")
+    looks = [done.stdout, (done.run / "metrics.md").read_text()]
+    looks += [
+        evaluate(tmp_path, *look).stdout for look in (("list", "runs"), ("show", "--run", str(done.run)))
+    ]
+    for look in looks:
+        assert said in " ".join(look.split())
+    assert (done.metrics["total"]["chaos"], done.metrics["total"]["faults"]) == ("500:0.5", hit)
+    assert "isbehaviour" not in clean.stderr + clean.stdout
+
+
+def test_an_error_that_was_put_in_says_its_status_once(tmp_path: Path) -> None:
+    with Provider(lambda received: say("abc")) as provider:
+        words = ("reverse_text", "-n", "1", "--chaos", "500:1", "-m", f"scripted@{provider.url}")
+        done = evaluate(tmp_path, *words)
+    assert done.stdout.count("put in on purpose") == 1
+    assert "HTTP 500: HTTP 500" not in done.stdout

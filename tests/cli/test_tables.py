@@ -37,10 +37,12 @@ def summary(cells: int = 1, **given: object) -> Summary:
     return tabulate(results)
 
 
-def printed(shown: Summary, width: int, encoding: str = "utf-8") -> str:
+def printed(shown: Summary, width: int, encoding: str = "utf-8", terminal: bool = False) -> str:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
     target = console(file)
+    if terminal:
+        target = Console(file=file, markup=False, highlight=False, force_terminal=True, color_system=None)
     target.width = width
     render(shown, target, "uv run eval show")
     return raw.getvalue().decode(encoding)
@@ -49,7 +51,7 @@ def printed(shown: Summary, width: int, encoding: str = "utf-8") -> str:
 @pytest.mark.parametrize("cells", [0, 1, 2, 3])
 @pytest.mark.parametrize("width", [1, 20, 40, 60, 80, 200, 1000])
 def test_tables_fit_any_width_without_a_control_code(width: int, cells: int) -> None:
-    text = printed(summary(cells), width)
+    text = printed(summary(cells), width, terminal=True)
     assert "\x1b" not in text
     names = [visible(cell) for cell in CELLS]
     lines = [line for line in text.splitlines() if not any(name in line for name in names)]
@@ -141,6 +143,16 @@ def test_the_commonest_errors_stand_under_the_last_lines() -> None:
         "  1 x runtime, a: Overloaded (HTTP 529)\n"
         "  1 x runtime, b: Overloaded (HTTP 529)\n"
     )
+
+
+def test_the_lines_below_the_table_are_whole_in_a_pipe_and_keep_their_indent_in_a_terminal() -> None:
+    long = fault(message=" ".join(["Overloaded"] * 30))
+    shown = tabulate([result("a", reward=None, error=long)])
+    line = f"  1 x provider, overloaded: {long.message[:160]}"
+    assert line in printed(shown, 80).splitlines()
+    wrapped = printed(shown, 80, terminal=True).splitlines()[-3:]
+    assert all(text.startswith("  ") and len(text) <= 80 for text in wrapped)
+    assert "  " + " ".join(text.strip() for text in wrapped) == line
 
 
 def test_the_last_lines_count_what_was_wrong_and_what_were_errors_and_give_the_command() -> None:
