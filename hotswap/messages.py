@@ -125,13 +125,14 @@ class ProviderError:
 
     type: str
     """`rate_limit`, `overloaded`, `context_length`, `auth`, `bad_request`, `server`, `connection`, `timeout`,
-    `truncated`, `empty`, `malformed`."""
+    `truncated`, `empty`, `malformed`, `redirect`; `proxy` is our own."""
     message: str
     """In the provider's own words where there are any."""
     status: int | None = None
     """The HTTP status; null where there was no answer."""
     retryable: bool = False
     retry_after_s: float | None = None
+    blame: Literal["provider", "hotswap"] = "provider"
 
 
 @dataclass(frozen=True)

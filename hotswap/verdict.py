@@ -5,6 +5,7 @@ Decided from model calls, exit code and signals alone: never from the reward, an
 
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import dataclass
 
@@ -16,6 +17,11 @@ from hotswap.trace import Trace
 
 STDERR_TAIL = 2_000
 """Characters of the program's last words that an error keeps."""
+
+LAST_WORDS = 120
+"""Characters of the last line of stderr that an error's message goes on with."""
+_STYLE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""What makes words bold or red on a terminal."""
 
 UNPAID = ErrorRecord("user", "agent", "budget", "the run's budget was spent before the program had an answer")
 INTERRUPTED = ErrorRecord(
@@ -58,6 +64,7 @@ def decide(ending: Ending, trace: Trace) -> Verdict:
     | a limit or a budget was reached                 | if a call was answered | (time limit: harness, noted) |
     | a signal that was not ours ended the program    | no     | harness  |
     | the last model call failed                      | no     | provider |
+    | the program reports a limit of its own          | if a call was answered |  |
     | no model call was completed                     | no     | harness  |
     | it says itself that it failed, or exits non-zero | only with a finished answer | harness, noted |
     | anything else                                   | yes    |          |
@@ -72,9 +79,12 @@ def decide(ending: Ending, trace: Trace) -> Verdict:
         return Verdict(ending.stop, scorable=trace.turns > 0, error=None if trace.turns else early)
     if result.signal is not None:
         name = signal.Signals(result.signal).name if result.signal in set(signal.Signals) else "unknown"
-        return _failed(ending, "signal", f"the program was killed by signal {result.signal} ({name})")
+        said = f"the program was killed by signal {result.signal} ({name}){_last_words(result)}"
+        return _failed(ending, "signal", said)
     if ending.last_error is not None:
         return Verdict("done", scorable=False, error=provider_fault(ending.last_error, _tail(result)))
+    if ending.finish.stop is not None and trace.turns:
+        return Verdict(ending.finish.stop, scorable=True, error=_reported(ending))
     if trace.turns == 0 and not result.exit:
         return Verdict("done", scorable=False, error=_no_call(ending))
     complaint = _complaint(ending)
@@ -89,7 +99,7 @@ def decide(ending: Ending, trace: Trace) -> Verdict:
 def provider_fault(error: ProviderError, detail: str | None = None) -> ErrorRecord:
     """Write a provider's error as a trace's error, in the provider's own words."""
     status = f" (HTTP {error.status})" if error.status else ""
-    return ErrorRecord("provider", "agent", error.type, f"{error.message}{status}", detail)
+    return ErrorRecord(error.blame, "agent", error.type, f"{error.message}{status}", detail)
 
 
 def finished(trace: Trace) -> bool:
@@ -100,9 +110,17 @@ def finished(trace: Trace) -> bool:
 
 def _complaint(ending: Ending) -> str | None:
     if ending.result.exit:
-        said = f": {ending.finish.fault}" if ending.finish.fault else ""
+        said = f": {ending.finish.fault}" if ending.finish.fault else _last_words(ending.result)
         return f"the program exited with code {ending.result.exit}{said}"
     return f"the program reports: {ending.finish.fault}" if ending.finish.fault else None
+
+
+def _reported(ending: Ending) -> ErrorRecord | None:
+    """What the program says went wrong beside the limit of its own that ended it; its exit code says no more."""
+    if ending.finish.fault is None:
+        return None
+    message = f"the program reports: {ending.finish.fault}"
+    return ErrorRecord("harness", "agent", "reported", message, _tail(ending.result))
 
 
 def _timeout(ending: Ending, trace: Trace) -> ErrorRecord:
@@ -125,6 +143,7 @@ def _no_call(ending: Ending) -> ErrorRecord:
     message = "the program made no model call that was answered"
     if code is not None:
         message += f", and exited with code {code}"
+    message += _last_words(ending.result)
     return ErrorRecord("harness", "agent", "no_model_call", message, _tail(ending.result))
 
 
@@ -132,6 +151,19 @@ def _failed(ending: Ending, kind: str, message: str) -> Verdict:
     return Verdict(
         "done", scorable=False, error=ErrorRecord("harness", "agent", kind, message, _tail(ending.result))
     )
+
+
+def _last_words(result: Result) -> str:
+    """Get the last line of stderr, to go on a message with: it mostly says why, as `my-agent: not found` does.
+
+    A longer one ends between two words, so that no half of a secret is left, which nobody would know and mask.
+    """
+    lines = _STYLE.sub("", result.stderr.text).splitlines()
+    line = next((line for line in reversed(lines) if line.strip()), "").strip()
+    if len(line) > LAST_WORDS:
+        line = line[: LAST_WORDS + 1].rpartition(" ")[0].strip()
+        line += " ..." if line else ""
+    return f": {line}" if line else ""
 
 
 def _tail(result: Result) -> str | None:

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, ClassVar, NamedTuple
 
+from hotswap.dialects._errors import nothing as nothing
 from hotswap.dialects._errors import parse as parse
 from hotswap.dialects._errors import read_error
 from hotswap.messages import Answer, Message, ProviderError

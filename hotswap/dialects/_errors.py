@@ -160,9 +160,13 @@ def _number(value: str) -> float | None:
     return seconds if 0 <= seconds < float("inf") else None
 
 
+def nothing(_constant: str) -> None:
+    """What a number is that JSON does not know."""
+
+
 def parse(data: bytes | str) -> Any:
-    """Read JSON; null where it is none."""
+    """Read JSON; null where it is none, and in the place of a NaN or an infinity, which are none."""
     try:
-        return json.loads(data)
+        return json.loads(data, parse_constant=nothing)
     except (ValueError, RecursionError):
         return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from hotswap.dialects import Assembler, Event
 from hotswap.dialects._errors import find_error, parse, to_error
-from hotswap.dialects._reading import count, hollow, judge, table, text_or_none, truncated
+from hotswap.dialects._reading import count, hollow, judge, table, text_or_none, truncated, unreadable
 from hotswap.messages import Answer, Finish, Message, ProviderError, ToolCall, Usage
 
 FINISHES: Mapping[str, Finish] = {
@@ -126,9 +126,13 @@ class GeminiAssembler(Assembler):
         self._id: str | None = None
         self._blocked: dict[str, Any] | None = None
         self._error: ProviderError | None = None
+        self._odd: ProviderError | None = None
 
     def feed(self, event: Event) -> None:
-        self.take(parse(event.data))
+        piece = parse(event.data)
+        if piece is None:
+            self._odd = self._odd or unreadable(event.name, event.data)
+        self.take(piece)
 
     def take(self, piece: Any) -> None:
         """Take the next piece."""
@@ -164,7 +168,7 @@ class GeminiAssembler(Assembler):
 
     def answer(self, cut: str | None = None) -> Answer:
         broken = cut is not None or not self._finished
-        return self._read(self._error or (truncated(cut) if broken else None))
+        return self._read(self._error or (truncated(cut) if broken else self._odd))
 
     def whole(self) -> Answer:
         """Get the answer of which all is there, be it without a reason why it finished."""

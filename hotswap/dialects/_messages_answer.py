@@ -12,7 +12,16 @@ from typing import Any
 
 from hotswap.dialects import Assembler, Event
 from hotswap.dialects._errors import find_error, parse, to_error
-from hotswap.dialects._reading import count, hollow, judge, set_apart, table, text_or_none, truncated
+from hotswap.dialects._reading import (
+    count,
+    hollow,
+    judge,
+    set_apart,
+    table,
+    text_or_none,
+    truncated,
+    unreadable,
+)
 from hotswap.messages import Answer, Finish, Message, ProviderError, ToolCall, Usage
 
 FINISHES: Mapping[str, Finish] = {
@@ -124,11 +133,14 @@ class MessagesAssembler(Assembler):
         self._blocks: list[_Block] = []
         self._open: dict[int | None, _Block] = {}
         self._error: ProviderError | None = None
+        self._odd: ProviderError | None = None
         self._orphaned = False
         self._stopped = False
 
     def feed(self, event: Event) -> None:
         value = parse(event.data)
+        if value is None:
+            self._odd = self._odd or unreadable(event.name, event.data)
         if not isinstance(value, dict):
             return
         kind = value.get("type") or event.name
@@ -191,6 +203,8 @@ class MessagesAssembler(Assembler):
             return self._error
         if cut is not None or not self._stopped:
             return truncated(cut)
+        if self._odd is not None:
+            return self._odd
         if self._orphaned:
             return ProviderError("malformed", "a part of a content block came without the block's start", 200)
         return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hotswap.dialects._errors import parse
+from hotswap.dialects._errors import MESSAGE_LIMIT, parse
 from hotswap.messages import Answer, Message, ProviderError, ToolCall
 
 COUNT_LIMIT = 10**15
@@ -60,6 +60,16 @@ def malformed(body: bytes, wanted: str) -> Answer:
     """Get the answer that a body is which says success and is none."""
     words = body[:500].decode("utf-8", "replace")
     return Answer(error=ProviderError("malformed", f"no {wanted}: {words}", 200))
+
+
+def unreadable(name: str, data: str) -> ProviderError | None:
+    """Get the error of an event in a stream that is no JSON; null where there is nothing in it."""
+    words = data.strip()
+    if words in ("", "[DONE]"):
+        return None
+    if name == "error":
+        return ProviderError("server", words[:MESSAGE_LIMIT], 200, retryable=True)
+    return ProviderError("malformed", f"an event of the stream is no JSON: {words[:500]}", 200)
 
 
 def truncated(cut: str | None) -> ProviderError:

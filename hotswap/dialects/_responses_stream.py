@@ -9,7 +9,7 @@ from typing import Any
 
 from hotswap.dialects import Assembler, Event
 from hotswap.dialects._errors import find_error, parse
-from hotswap.dialects._reading import count, table, text_or_none, truncated
+from hotswap.dialects._reading import count, table, text_or_none, truncated, unreadable
 from hotswap.dialects._responses_answer import UNSAID, Item, conclude, read_failure, whole_output
 from hotswap.dialects._responses_slot import GROWTHS, PARTS, Growth, Slot
 from hotswap.messages import Answer, ProviderError
@@ -37,10 +37,13 @@ class ResponsesAssembler(Assembler):
         self._usage: dict[str, Any] = {}
         self._status: str | None = None
         self._error: ProviderError | None = None
+        self._odd: ProviderError | None = None
         self._number = 0
 
     def feed(self, event: Event) -> None:
         value = parse(event.data)
+        if value is None:
+            self._odd = self._odd or unreadable(event.name, event.data)
         if not isinstance(value, dict):
             self._note_error(find_error(value))
             return
@@ -127,6 +130,8 @@ class ResponsesAssembler(Assembler):
         error = self._error
         if error is None and self._status is None:
             error = truncated(cut)
+        if error is None and not whole_output(self._response):  # else the last event has all that was lost
+            error = self._odd
         response = {**self._response, "status": self._status or "in_progress"}
         return conclude(response, self._items(), self._usage, error)
 

@@ -18,6 +18,7 @@ from hotswap.dialects._reading import (
     table,
     text_or_none,
     truncated,
+    unreadable,
 )
 from hotswap.messages import Answer, Finish, Message, ProviderError, ToolCall, Usage
 
@@ -112,6 +113,7 @@ class ChatAssembler(Assembler):
         self._model: str | None = None
         self._id: str | None = None
         self._error: ProviderError | None = None
+        self._odd: ProviderError | None = None
         self._done = False
 
     def feed(self, event: Event) -> None:
@@ -119,6 +121,8 @@ class ChatAssembler(Assembler):
             self._done = True
             return
         chunk = parse(event.data)
+        if chunk is None:
+            self._odd = self._odd or unreadable(event.name, event.data)
         error = find_error(chunk)
         if error is not None:
             self._error = to_error(error, 200)
@@ -153,6 +157,7 @@ class ChatAssembler(Assembler):
         error = self._error
         if error is None and (cut is not None or not (self._done or self._finished)):
             error = truncated(cut)
+        error = error or self._odd
         choices = [choice for _, choice in sorted(self._choices.items())]
         messages = tuple(choice.message(whole=error is None) for choice in choices)
         if error is not None:

@@ -61,7 +61,7 @@ class Beside:
         except NotRecorded:
             return await self._stand_in(path, asked.body, down)
         except BROKEN as error:
-            failed = connection_error(error)
+            failed = connection_error(error, self._session.request.calls.timeout_s)
             return await self._say(down, 502, failed.type, failed.message)
         try:
             return await _pass_on(incoming, down)

@@ -15,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from hotswap.dialects import nothing
+
 SPACE = re.compile(r"[ \t\n\r]*")
 PREFIX_LEAST = 2_000
 """Bytes of conversation from which on it pays to remember them."""
@@ -23,7 +25,7 @@ UNREADABLE = (ValueError, IndexError, RecursionError)
 Parts = tuple[bytes | memoryview, ...]
 """A body as it goes up, in pieces that need not be copied together."""
 
-_scan = json.JSONDecoder().raw_decode
+_scan = json.JSONDecoder(parse_constant=nothing).raw_decode
 
 
 @dataclass(frozen=True)

@@ -474,4 +474,4 @@ def _may_be_billed(record: CallRecord) -> bool:
 
 def _error_record(error: ProviderError) -> ErrorRecord:
     status = "no answer" if error.status is None else f"HTTP {error.status}"
-    return ErrorRecord("provider", "agent", error.type, error.message, status)
+    return ErrorRecord(error.blame, "agent", error.type, error.message, status)

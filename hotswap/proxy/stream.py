@@ -59,7 +59,7 @@ class Stream:
         try:
             data = await self._incoming.read()
         except BROKEN as error:
-            self._cut = None if self.ended else connection_error(error).message
+            self._cut = None if self.ended else connection_error(error, self._silence_s).message
             self._finish(broken=True)
             return None
         if not data:

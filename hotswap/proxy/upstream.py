@@ -40,6 +40,7 @@ OF_THE_HOP = HOP_BY_HOP | {"content-length"}
 OF_THE_BODY = OF_THE_HOP | {"content-type", "content-encoding"}
 SECRETS = frozenset({"authorization", "x-api-key", "x-goog-api-key", "api-key"})
 VERSION = re.compile(r"/v\d+[a-z0-9.]*(/|$)")
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 LARGE = 2**20
 """Bytes from which on a body is written in parts, so that it does not hold up the other calls."""
 BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
@@ -151,7 +152,14 @@ def headers_up(headers: CIMultiDictProxy[str], upstream: Upstream, dialect: Dial
 def headers_down(headers: Mapping[str, str], *, rewritten: bool = False) -> CIMultiDict[str]:
     """Get the headers that go on to the program; `rewritten`: its body is not the one they came with."""
     without = OF_THE_BODY if rewritten else OF_THE_HOP
-    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in without)
+    return CIMultiDict(
+        (name, _clean(value)) for name, value in headers.items() if name.lower() not in without
+    )
+
+
+def _clean(value: str) -> str:
+    """A header's value without characters that no header may have, and that nobody would pass on."""
+    return value if value.isprintable() else CONTROL.sub("", value)
 
 
 def open_headers(headers: CIMultiDictProxy[str]) -> tuple[tuple[str, str], ...]:
@@ -169,11 +177,12 @@ def _named(connection: Iterable[str]) -> set[str]:
     return {token.strip() for value in connection for token in value.split(",")}
 
 
-def connection_error(error: Exception) -> ProviderError:
-    """Say what a failure below HTTP means."""
+def connection_error(error: Exception, within_s: float) -> ProviderError:
+    """Say what a failure below HTTP means; `within_s` is how long the provider had."""
     words = (str(error) or type(error).__name__).replace(" ssl:default", "")
     if isinstance(error, TimeoutError):
-        return ProviderError("timeout", f"the provider did not answer: {words}", retryable=True)
+        limit = f"within {within_s:g} s (calls.timeout_s)"
+        return ProviderError("timeout", f"the provider did not answer {limit}: {words}", retryable=True)
     if isinstance(error, aiohttp.ClientPayloadError):
         return ProviderError("truncated", f"the answer broke off: {words}", retryable=True)
     return ProviderError("connection", f"the provider could not be reached: {words}", retryable=True)

@@ -142,7 +142,9 @@ class ModelTable(Section):
     @field_validator("headers")
     @classmethod
     def _no_secret(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
+        for name, text in value.items():
+            if not (name + text).isprintable() or not name.strip():
+                raise ValueError(f"{name!r}: a header is one line of text without control characters")
             if name.lower() in (
                 "authorization",
                 "proxy-authorization",

@@ -246,3 +246,44 @@ async def test_clients_that_are_slow_or_talk_nonsense_hold_up_nobody() -> None:
         assert {one.status for one in said} == {200}
         for writer in writers:
             writer.close()
+
+
+@pytest.mark.parametrize(
+    "lost", [b'data: {"id": "half', b"data: Internal Server Error", b"event: error\ndata: overloaded"]
+)
+@pytest.mark.parametrize("dialect", ["chat", "messages", "gemini"])
+@awaited
+async def test_an_event_that_is_no_json_is_no_part_of_a_whole_answer(dialect: str, lost: bytes) -> None:
+    first, *rest = SPOKEN[dialect].answer.chunks or ()
+    odd = (lost + b"\n\n", first, *rest) if dialect == "gemini" else (first, lost + b"\n\n", *rest)
+    async with behind(Reply(chunks=odd), upstream=on(dialect)) as seat:
+        said = await ask(seat, dialect, stream=True)
+        [call] = seat.trace().calls
+    assert said.body == b"".join(odd)
+    assert call.error is not None
+    assert call.error.type == ("server" if b"error\n" in lost else "malformed")
+    assert lost.partition(b"data: ")[2].decode() in call.error.message
+
+
+@awaited
+async def test_a_lost_event_of_responses_is_made_good_by_the_last_one() -> None:
+    first, *rest = SPOKEN["responses"].answer.chunks or ()
+    odd = (first, b"data: half an ev\n\n", *rest)
+    async with behind(Reply(chunks=odd), upstream=on("responses")) as seat:
+        await ask(seat, "responses", stream=True)
+        assert seat.trace().calls[0].error is None
+
+
+@awaited
+async def test_a_nan_is_read_as_nothing() -> None:
+    body = (
+        b'{"model": "m", "temperature": NaN, "messages": [{"role": "user", "content": "hi", "x": Infinity}]}'
+    )
+    answer = b'{"choices": [{"message": {"role": "assistant", "content": "yes", "extra": NaN}}], "id": "1"}'
+    async with behind(Reply(body=answer)) as seat:
+        said = await seat.send(body)
+        trace = seat.trace()
+        assert b"NaN" in seat.provider.posts[0].body
+    assert said.body == answer
+    assert json.dumps(trace.to_json(), allow_nan=False)
+    assert trace.main[-1].text == "yes"

@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 import aiohttp
@@ -242,3 +243,80 @@ async def test_another_request_after_a_failure_is_a_call_of_its_own() -> None:
         await seat.ask("hi")
         await seat.ask("hi", temperature=1)
         assert [call.error is None for call in seat.trace().calls] == [False, True]
+
+
+@awaited
+async def test_a_redirect_is_said_with_where_it_leads() -> None:
+    moved = Reply(status=307, headers={"location": "https://elsewhere.example/v1"}, body=b"")
+    async with behind(moved) as seat:
+        said = await seat.ask("hi")
+        [call] = seat.trace().calls
+    assert said.status == 502
+    assert call.error is not None
+    assert (call.error.blame, call.error.type, call.error.detail) == ("provider", "redirect", "HTTP 307")
+    assert "https://elsewhere.example/v1" in call.error.message
+
+
+@awaited
+async def test_an_empty_success_is_malformed_under_its_own_status() -> None:
+    async with behind(Reply(status=204, body=b"")) as seat:
+        await seat.ask("hi")
+        [call] = seat.trace().calls
+    assert call.error is not None
+    assert (call.error.type, call.error.detail) == ("malformed", "HTTP 204")
+
+
+@awaited
+async def test_headers_that_drip_for_ever_are_a_timeout() -> None:
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            writer.write(b"HTTP/1.1 200 OK\r\n")
+            for number in range(200):
+                writer.write(b"x-%d: y\r\n" % number)
+                await writer.drain()
+                await asyncio.sleep(0.1)
+        writer.close()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    policy = replace(QUICK, retries=0, timeout_s=0.5, connect_s=0.5)
+    async with behind(upstream={"url": url}, calls=policy) as seat:
+        said = await seat.ask("hi")
+        [call] = seat.trace().calls
+    server.close()
+    assert said.status == 504
+    assert call.error is not None
+    assert (call.error.type, "0.5 s (calls.timeout_s)" in call.error.message) == ("timeout", True)
+
+
+@awaited
+async def test_a_header_that_no_header_may_be_does_not_stop_the_answer() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = say("hello").body or b""
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nx-odd: a\x0bb\x01\r\n"
+        writer.write(head + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        done.set()
+
+    done = asyncio.Event()
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    async with behind(upstream={"url": url}) as seat:
+        said = await seat.ask("hi")
+    await done.wait()
+    server.close()
+    assert (said.status, said.text, said.headers["x-odd"]) == (200, "hello", "ab")
+
+
+@awaited
+async def test_a_fault_of_ours_is_not_the_programs() -> None:
+    async with behind(upstream={"headers": {"x-team": "a\nb"}}) as seat:
+        said = await seat.ask("hi")
+        [call] = seat.trace().calls
+    assert said.status == 502
+    assert "the proxy broke down" in said.body.decode()
+    assert call.error is not None
+    assert (call.error.blame, call.error.type) == ("hotswap", "proxy")
