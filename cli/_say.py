@@ -47,18 +47,20 @@ def progress_console() -> Console:
     return console(sys.stderr)
 
 
-def console(file: TextIO) -> Console:
+def console(file: TextIO | None) -> Console:
     """Get a console that writes what it is given: no markup, no guessed highlights.
 
-    Colours and control codes are for terminals alone, and not for NO_COLOR or TERM=dumb. A character that
-    the encoding does not have becomes `?`, and boxes are drawn in ASCII where it is not UTF-8.
+    Colours and control codes are for terminals alone, whatever FORCE_COLOR and its like say, and not for NO_COLOR or
+    TERM=dumb. A character that the encoding does not have becomes `?`, and boxes are drawn in ASCII where it is not
+    UTF-8.
     """
     from rich.console import Console
 
     reconfigure = getattr(file, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")
-    return Console(file=file, markup=False, emoji=False, highlight=False)
+    terminal = file is not None and file.isatty()  # it is null where the stream was closed
+    return Console(file=file, force_terminal=terminal, markup=False, emoji=False, highlight=False)
 
 
 def visible(text: str) -> str:
