@@ -22,8 +22,8 @@ The tool calls of one answer are run one after the other, and answered in that o
 answered with what is wrong with it. Bytes of a command's output that are no UTF-8, and NUL, become U+FFFD. A
 failed model call is not repeated.
 
-Exit code 0: the model has answered, or the turns were used up; 1: a model call failed; 2: wrong usage. The
-last line of standard error says why.
+Exit code 0: the model has answered; 1: a model call failed; 2: wrong usage; 3: the turns were used up, and the
+last message of the model asks for tools. The last line of standard error says why.
 
 It starts in a few milliseconds: what a single answer does not need is imported later.
 """
@@ -53,6 +53,10 @@ LONGEST_LINE = 1 << 16
 LONGEST_WAIT_S = 0.05
 
 
+class TurnsUsedUp(Exception):
+    """The model still asks for tools; the message is the text of its last message."""
+
+
 class ModelCallError(Exception):
     """A model call came to nothing; the message is one line for a person."""
 
@@ -68,8 +72,10 @@ class UsageError(Exception):
 def main(arguments: list[str]) -> int:
     try:
         options = read_options(arguments)
-        answer = converse(options, opening(options))
-        write(answer)
+        write(converse(options, opening(options)))
+    except TurnsUsedUp as end:
+        write(str(end))
+        return complain(f"ended after {options.max_turns} turns (--max-turns)", 3)
     except ModelCallError as failure:
         return complain(failure, 1)
     except UsageError as misuse:
@@ -200,8 +206,7 @@ def converse(options: Options, messages: list[Json]) -> str:
         if not calls:
             return text_of(message)
         messages.extend(answer(call, tools) for call in calls)
-    complain(f"ended after {options.max_turns} turns (--max-turns)", 0)
-    return text_of(message)
+    raise TurnsUsedUp(text_of(message))
 
 
 def read_message(data: bytes) -> Json:

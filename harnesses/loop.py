@@ -10,6 +10,8 @@ from hotswap.contracts.runtime import Result
 from hotswap.errors import UsageError
 
 PROGRAM = Path(__file__).with_name("_loop_program.py")
+USED_UP = 3
+"""The program's exit code where its turns were used up."""
 SYSTEM_FILE = ".loop/system.md"
 """Below the box's home folder."""
 
@@ -29,7 +31,7 @@ class Loop(Harness):
     output_limit: int = 20_000
     """Bytes of a command's output that the model is shown; the middle of a longer one is left out."""
     max_turns: int = 100
-    """Model calls at most; what is left by then is scored. `limits.turns` does the same for every harness."""
+    """Model calls at most; what is left then is scored. `limits.turns` does the same for every harness."""
 
     dialects: ClassVar[tuple[str, ...]] = ("chat",)
     system_prompt: ClassVar[SystemPrompt] = "replace"
@@ -73,6 +75,8 @@ class Loop(Harness):
 
     def conclude(self, result: Result) -> Finish:
         """Read what went wrong from the last line on stderr; the answer is in the trace."""
+        if result.exit == USED_UP:
+            return Finish(stop="turns")
         lines = result.stderr.text.strip().splitlines()
         if not result.exit or not lines:
             return Finish()

@@ -36,11 +36,12 @@ def ended(
     stop: str | None = None,
     stderr: str = "",
     fault: str | None = None,
+    own_stop: str | None = None,
     last_error: ProviderError | None = None,
 ) -> Verdict:
     error = Output(stderr.encode(), b"", len(stderr))
     result = Result(exit, signal, Output(), error, elapsed_s=20.1, ended_by=ended_by)  # type: ignore[arg-type]
-    return decide(Ending(result, Finish(fault=fault), stop, 20.0, last_error), trace)
+    return decide(Ending(result, Finish(fault=fault, stop=own_stop), stop, 20.0, last_error), trace)
 
 
 def test_a_program_that_answers_and_exits_with_0_is_scored_without_an_error() -> None:
@@ -68,6 +69,45 @@ def test_a_usage_error_shows_the_exit_code_and_the_end_of_stderr() -> None:
     assert verdict.error is not None
     assert "code 2" in verdict.error.message
     assert verdict.error.detail == "error: unexpected argument"
+
+
+@pytest.mark.parametrize(
+    ("exit", "message"),
+    [
+        (127, "the program exited with code 127: sh: my-agent: not found"),
+        (
+            0,
+            "the program made no model call that was answered, and exited with code 0: sh: my-agent: not found",
+        ),
+    ],
+)
+def test_a_failed_program_is_quoted_with_the_last_line_that_it_printed_on_stderr(
+    exit: int,  # noqa: A002
+    message: str,
+) -> None:
+    stderr = "starting\n\x1b[31msh: my-agent: not found\x1b[0m \r\n\n\x1b[0m"
+    verdict = ended(traced(turns=0), exit=exit, stderr=stderr)
+    assert verdict.error is not None
+    assert verdict.error.message == message
+
+
+def test_a_program_that_was_killed_is_quoted_too_and_its_own_account_comes_before_its_last_line() -> None:
+    killed = ended(traced(), exit=None, signal=9, stderr="out of memory\n")
+    told = ended(traced(), exit=1, stderr="bye\n", fault="API failure")
+    assert killed.error is not None
+    assert killed.error.message == "the program was killed by signal 9 (SIGKILL): out of memory"
+    assert told.error is not None
+    assert told.error.message == "the program exited with code 1: API failure"
+
+
+def test_a_long_last_line_is_cut_between_words_so_that_no_half_of_a_secret_is_left() -> None:
+    secret = "k" * 60
+    verdict = ended(traced(turns=0), exit=1, stderr=f"{'word ' * 20}{secret} more")
+    assert verdict.error is not None
+    assert verdict.error.message == f"the program exited with code 1: {'word ' * 20}..."
+    whole = ended(traced(turns=0), exit=1, stderr=secret * 3)
+    assert whole.error is not None
+    assert whole.error.message == "the program exited with code 1"
 
 
 def test_exit_1_after_a_finished_answer_is_scored_and_noted() -> None:
@@ -121,6 +161,23 @@ def test_a_silent_program_at_its_time_limit_is_told_from_a_slow_one() -> None:
 def test_a_limit_of_ours_is_a_reason_to_stop_and_no_error() -> None:
     verdict = ended(traced(tool_call=True), exit=1, stop="turns")
     assert verdict == Verdict("turns", scorable=True)
+
+
+def test_a_limit_of_the_programs_own_is_a_reason_to_stop_and_no_error() -> None:
+    verdict = ended(traced(tool_call=True), exit=3, own_stop="turns")
+    assert verdict == Verdict("turns", scorable=True)
+    assert not ended(traced(turns=0), exit=3, own_stop="turns").scorable
+    assert not ended(traced(), exit=3, own_stop="turns", last_error=FAILED).scorable
+
+
+def test_what_is_wrong_beside_a_limit_of_the_programs_own_is_noted() -> None:
+    verdict = ended(traced(tool_call=True), exit=3, own_stop="turns", fault="a tool is missing")
+    assert (verdict.stop, verdict.scorable) == ("turns", True)
+    assert verdict.error is not None
+    assert (verdict.error.type, verdict.error.message) == (
+        "reported",
+        "the program reports: a tool is missing",
+    )
 
 
 def test_what_a_program_says_of_itself_is_noted_even_with_exit_0() -> None:

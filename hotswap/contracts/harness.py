@@ -71,13 +71,15 @@ class Launch:
 
 @dataclass(frozen=True)
 class Finish:
-    """What the program left: its answer as it gave it, what went wrong by its own account, its session."""
+    """What the program left: its answer as it gave it, why it ended by its own account, its session."""
 
     answer: str | None = None
     """Null: take the last message of the main branch."""
     fault: str | None = None
     """What the program itself says went wrong, in one sentence."""
     session: str | None = None
+    stop: str | None = None
+    """The limit of the program's own that ended it, such as `turns`; what it left is scored. Null: none did."""
 
 
 class Harness(Part, ABC):

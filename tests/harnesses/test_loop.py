@@ -83,7 +83,7 @@ def test_tools_are_off_until_they_are_asked_for() -> None:
         ({"tools": "bash,python"}, "expected one of bash"),
         ({"command_timeout_s": 0}, "command_timeout_s = 0"),
         ({"output_limit": -1, "max_turns": 0}, "output_limit = -1"),
-        ({"command_timeout_s": "inf"}, "command_timeout_s = inf"),
+        ({"command_timeout_s": "inf"}, "command_timeout_s = '?inf"),
         ({"tool": "bash"}, "Did you mean 'tools'?"),
     ],
 )
@@ -100,7 +100,10 @@ def test_every_setting_has_its_sentence() -> None:
 
 def test_a_good_end_leaves_the_answer_to_the_trace() -> None:
     assert Loop().conclude(ended(0)) == Finish()
-    assert Loop().conclude(ended(0, "loop: ended after 3 turns (--max-turns)\n")) == Finish()
+
+
+def test_an_end_at_its_own_limit_of_turns_is_no_fault_and_told_by_its_exit_code() -> None:
+    assert Loop().conclude(ended(3, "loop: ended after 3 turns (--max-turns)\n")) == Finish(stop="turns")
 
 
 def test_a_bad_end_is_told_in_the_programs_last_line() -> None:

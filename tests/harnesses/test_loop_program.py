@@ -395,11 +395,11 @@ def test_whatever_the_last_message_holds_is_an_answer(message: dict[str, Any], p
         assert run(provider.url) == Ended(0, printed, "")
 
 
-def test_turns_are_limited_and_the_last_tools_are_still_run(tmp_path: Path) -> None:
+def test_turns_are_limited_the_last_tools_are_still_run_and_the_exit_code_tells(tmp_path: Path) -> None:
     with Provider(lambda _: call_tool("bash", {"command": "echo x >> log"}, text="once more")) as provider:
         ended = run(provider.url, "--tools", "bash", "--max-turns", "3", cwd=tmp_path)
         assert len(provider.posts) == 3
-    assert ended == Ended(0, b"once more\n", "loop: ended after 3 turns (--max-turns)\n")
+    assert ended == Ended(3, b"once more\n", "loop: ended after 3 turns (--max-turns)\n")
     assert (tmp_path / "log").read_text() == "x\n" * 3
 
 
