@@ -47,6 +47,7 @@ def show(
     """Show what happened in rollouts: score and reasons, error and blame, the conversation, the logs."""
     from hotswap.cli._trace import TraceView
 
+    _refuse_recording(run)
     directory = RunDirectory.open(locate(runs_folder(runs), run))
     chosen = _choose(directory, rollouts or [], failed)
     if as_json:
@@ -60,6 +61,21 @@ def show(
         view.console.print(line, soft_wrap=True)
     for line in _closing(directory.name, chosen, len(chosen) - shown, view.shortened, again):
         view.console.print(line, soft_wrap=True)
+
+
+def _refuse_recording(run: str) -> None:
+    """Say of a file that `record save` made what it is, and how to look into it."""
+    path = Path(run).expanduser()
+    if not path.is_file() or path.name == LATEST:
+        return
+    from hotswap.exchanges.cassette import open_recording
+
+    try:
+        open_recording(run, path.parent)
+    except UsageError:  # some other file: what is no run is refused as any other name
+        return
+    look = f"what is in it: {program()} record list {run}"
+    raise UsageError(f"{run} is a recording, and has no traces to show; {look}. To play it: -m replay:{run}")
 
 
 def _choose(directory: RunDirectory, parts: Sequence[str], failed: bool) -> list[Result]:

@@ -41,6 +41,8 @@ SETTINGS, INFO, JOURNAL, TRACES, RESULTS = (
 )
 SUMMARIES = ("metrics.json", "metrics.csv", "metrics.md")
 LATEST = "latest"
+NAMED = 3
+"""Runs that are named where one is not found."""
 EXCHANGES = "exchanges"
 """The folder of the raw requests and answers."""
 
@@ -69,6 +71,10 @@ class Place(NamedTuple):
     scored: bool
     journal: int
     """Offset of its journal line; -1 where it has none."""
+
+
+class NoRun(UsageError):
+    """There is no run of the name that was given."""
 
 
 class RunDirectory:
@@ -322,28 +328,38 @@ def point_latest(runs: Path, run: Path) -> None:
 
 
 def locate(runs: Path, name: str = LATEST) -> Path:
-    """Get the path of a run from a path, a name below `runs` or the beginning of one, or `latest`."""
+    """Get the path of a run from a path, a name below `runs` or the beginning of one, or `latest`.
+
+    Raises UsageError where it may be any of several, NoRun where there is none.
+    """
     for path in (runs / name, Path(name)):
         if path.is_file() and path.name == LATEST:
             path = runs / path.read_text(encoding="utf-8").strip()
         if (path / INFO).is_file():
             return path.resolve() if path.is_symlink() else path
-    known = (
-        sorted(path.name for path in runs.iterdir() if (path / INFO).is_file() and path.name != LATEST)
-        if runs.is_dir()
-        else []
-    )
-    close = [run for run in known if run.startswith(name)]
+    known = _by_time(runs)
+    close = sorted(run for run in known if run.startswith(name))
     if len(close) == 1:
         return runs / close[0]
     if close:
         raise UsageError(f"{name!r} may be any of {', '.join(close)}")
     if name == LATEST:
         raise UsageError(f"there is no run in {runs} yet")
-    raise UsageError(
+    raise NoRun(
         f"no run {name!r} in {runs}"
-        + (f". The newest: {', '.join(known[-3:])}" if known else ", which holds none")
+        + (f". The newest: {', '.join(known[:NAMED])}" if known else ", which holds none")
     )
+
+
+def _by_time(runs: Path) -> list[str]:
+    """Get the names of the runs in a folder, the newest first. A name begins with the taskset's: it says nothing."""
+    inside = runs.iterdir() if runs.is_dir() else ()
+    made = [
+        ((path / INFO).stat().st_mtime_ns, path.name)
+        for path in inside
+        if (path / INFO).is_file() and path.name != LATEST
+    ]
+    return [name for _, name in sorted(made, reverse=True)]
 
 
 def _keep(places: dict[Key, Place], key: Key, new: Place) -> None:

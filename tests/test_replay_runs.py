@@ -127,6 +127,11 @@ def test_nothing_is_recorded_with_raw_off_and_replay_says_so(tmp_path: Path) -> 
     [
         (["-m", "replay:"], "replay needs a run"),
         (["-m", "replay:gone"], "no run 'gone'"),
+        (
+            ["-m", "replay:gone.recorded"],
+            "no such file 'gone.recorded': a run is kept in one by `eval record save",
+        ),
+        (["-m", "replay:tests/gone"], "no such file 'tests/gone'"),
         (["-m", "replay:latest,mode=lose"], "expected one of strict, loose"),
         (["-m", "replay:latest,mode=loose,fallback=smollm2"], "fallback is for the strict mode"),
         (["-m", "replay:latest,of=other"], "nothing in it is of 'other'"),

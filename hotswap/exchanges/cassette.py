@@ -17,7 +17,7 @@ import hotswap
 from hotswap.errors import StoreError, UsageError
 from hotswap.exchanges.recorded import Recorded, frames, parse, read_about
 from hotswap.exchanges.recorder import About
-from hotswap.store import EXCHANGES, RunDirectory, locate
+from hotswap.store import EXCHANGES, LATEST, NoRun, RunDirectory, locate
 
 MAGIC = "hotswap exchanges"
 SCHEMA = 1
@@ -90,7 +90,15 @@ def exchanges_of(run: Path, rollout: str) -> Path:
 def open_recording(ref: str, runs: Path) -> Recording:
     """Open a run (its path, its name, the beginning of that) or a file. Raises UsageError where nothing is recorded."""
     path = Path(ref).expanduser()
-    return _open_file(path) if path.is_file() and path.name != "latest" else _open_run(ref, runs)
+    if path.is_file() and path.name != LATEST:
+        return _open_file(path)
+    try:
+        return _open_run(ref, runs)
+    except NoRun as error:
+        if not path.suffix and path.parent == Path():
+            raise
+        made = f"a run is kept in one by `eval record save RUN {ref}`"
+        raise UsageError(f"no such file {ref!r}: {made}; and {error}") from None
 
 
 def save(recording: Recording, path: Path) -> int:

@@ -143,7 +143,24 @@ def test_what_cannot_be_shown_is_said_in_one_line(tmp_path: Path) -> None:
     assert b"has no finished rollout yet\n" in call(tmp_path).stderr
     write(tmp_path, "q--2", scored())
     assert b"run q--2 has no rollout 'zz'. To list them: hotswap show\n" in call(tmp_path, "zz").stderr
-    assert b"no run 'other' in runs. The newest: q--1, q--2\n" in call(tmp_path, "--run", "other").stderr
+    assert b"no run 'other' in runs. The newest: q--2, q--1\n" in call(tmp_path, "--run", "other").stderr
+
+
+def test_the_newest_runs_are_named_by_their_time_whatever_they_are_called(tmp_path: Path) -> None:
+    for name in ("z--1", "m--2", "b--3", "x--4", "a--5"):
+        write(tmp_path, name)
+    assert b"The newest: a--5, x--4, b--3\n" in call(tmp_path, "--run", "other").stderr
+
+
+def test_a_recording_in_the_place_of_a_run_is_told_from_one_that_is_not_there(tmp_path: Path) -> None:
+    from hotswap.exchanges.cassette import Recording, save
+
+    save(Recording(tmp_path, "q--1", ()), tmp_path / "kept.recorded")
+    refused = call(tmp_path, "--run", "kept.recorded")
+    assert refused.returncode == 2
+    assert b"kept.recorded is a recording, and has no traces to show" in refused.stderr
+    assert b"hotswap record list kept.recorded" in refused.stderr
+    assert b"no run 'gone.recorded'" in call(tmp_path, "--run", "gone.recorded").stderr
 
 
 def test_json_is_the_traces_and_nothing_else(tmp_path: Path) -> None:
