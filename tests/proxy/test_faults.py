@@ -276,13 +276,16 @@ async def test_headers_that_drip_for_ever_are_a_timeout() -> None:
                 await writer.drain()
                 await asyncio.sleep(0.1)
         writer.close()
+        done.set()
 
+    done = asyncio.Event()
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     policy = replace(QUICK, retries=0, timeout_s=0.5, connect_s=0.5)
     async with behind(upstream={"url": url}, calls=policy) as seat:
         said = await seat.ask("hi")
         [call] = seat.trace().calls
+    await done.wait()
     server.close()
     assert said.status == 504
     assert call.error is not None
