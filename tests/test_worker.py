@@ -759,11 +759,20 @@ def test_a_taskset_says_what_it_is(tmp_path: Path) -> None:
             "def __init__(self):\n    self.x = 1 / 0\n" + RIGHT,
             "taskset 'quiz' cannot be built: ZeroDivisionError",
         ),
+        (
+            RIGHT + "\nasync def play(self, task, agent): pass\ndef setup(self, box): pass",
+            "taskset 'quiz' defines setup and play, which are not supported yet",
+        ),
         ("os._exit(5)", "taskset 'quiz' ended the worker process (exit code 5) in 'open'"),
     ],
 )
 def test_a_taskset_that_cannot_work_is_refused(tmp_path: Path, body: str, said: str) -> None:
     assert said in str(refusal(tmp_path, body))
+
+
+def test_a_method_that_scores_nothing_is_no_fault_and_a_score_may_be_called_play(tmp_path: Path) -> None:
+    body = f"{RIGHT}\ndef helper(self): return 1\n@metric\ndef play(self): return self.helper()"
+    assert score(tmp_path, body).metrics["play"] == 1
 
 
 def test_an_unknown_setting_is_refused_with_a_suggestion(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from hotswap.errors import UsageError
 Kind = Literal["reward", "metric"]
 F = TypeVar("F", bound=Callable[..., Any])
 
+LATER = ("setup", "play")
+"""Methods by which a taskset is to say how a rollout is prepared and played. Nothing calls them yet: refused."""
 ASKED_FOR = ("task", "trace", "state")
 """The names that a scoring function may ask for."""
 
@@ -92,6 +94,12 @@ class Taskset(Part):
         raise UsageError(
             f"taskset {type(self).__name__!r} does not define load(self), which yields its tasks"
         )
+
+    @classmethod
+    def unsupported_methods(cls) -> list[str]:
+        """Get the methods that a rollout would have to call, and does not: it must not be scored as if it had."""
+        scoring = cls.scoring_methods()
+        return [name for name in LATER if callable(getattr(cls, name, None)) and name not in scoring]
 
     @classmethod
     def scoring_methods(cls) -> dict[str, Scoring]:

@@ -26,7 +26,7 @@ class Opened:
 
 
 def build(entry: Entry, settings: Mapping[str, Any]) -> Opened:
-    """Get a taskset ready. Raises UsageError for settings and for scoring functions that cannot work."""
+    """Get a taskset ready. Raises UsageError for settings and for methods that cannot work."""
     name, cls = entry.name, _class(entry)
     try:
         taskset = cls(**settings)
@@ -40,9 +40,18 @@ def build(entry: Entry, settings: Mapping[str, Any]) -> Opened:
         problems.append(
             f"taskset {name!r} has no @reward with a weight, so that no rollout on it could be scored"
         )
+    if unsupported := cls.unsupported_methods():
+        problems.append(
+            f"taskset {name!r} defines {' and '.join(unsupported)}, which {_are(unsupported)} not supported yet: "
+            "only load and scoring functions are called"
+        )
     if problems:
         raise UsageError(*problems)
     return Opened(name, taskset, methods)
+
+
+def _are(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _class(entry: Entry) -> type[Taskset]:
