@@ -11,12 +11,20 @@ from typing import Any
 import aiohttp
 import pytest
 from _kit.behind import QUICK, Seat, awaited, behind, talk
-from _kit.provider import fail, replace, say, stream
+from _kit.provider import Reply, fail, replace, say, stream
 from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
 
 from hotswap.dialects import Route
 from hotswap.dialects.chat import Chat, ChatAssembler
 from hotswap.messages import Answer
+from hotswap.proxy.down import Down
+from hotswap.proxy.exchange import Exchange
+from hotswap.proxy.session import Call
+from hotswap.proxy.tape import Asked, Tape
+from hotswap.proxy.upstream import Target
+from hotswap.proxy.way import Way
 
 NERVOUS = replace(QUICK, quiet_s=0.05)
 
@@ -187,6 +195,61 @@ async def through(seat: Seat, route: Route, body: bytes) -> bytes:
     listener.close()
     await server.shutdown(0)
     return received
+
+
+class Watching(Down):
+    """A way down that notes whether the call was recorded when its last event went."""
+
+    call: Call
+    recorded: bool | None = None
+
+    async def write(self, data: bytes) -> None:
+        if b"[DONE]" in data:
+            self.recorded = not self.call.busy
+        await super().write(data)
+
+
+class Told:
+    """An answer that is there in memory, event by event."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.status, self.headers = 200, {"Content-Type": "text/event-stream"}
+        self._events = list(reply.chunks or ())
+        self.at_end = False
+
+    async def read(self) -> bytes:
+        return self._events.pop(0) if self._events else b""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+@awaited
+async def test_a_call_is_recorded_before_the_last_event_goes() -> None:
+    async with behind() as seat:
+        session, route = seat.session, Route(Chat(), "/chat/completions", True)
+        body = session.read(json.dumps({"messages": talk("hi"), "stream": True}).encode(), route.dialect)
+        call = session.open(body, "/v1/chat/completions", route, next(iter(seat.proxy._passes.values())))
+        assert isinstance(call, Call)
+        seen: list[Watching] = []
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            asked = Asked("POST", "/v1/chat/completions")
+            down = Watching(request, Tape(asked, 0.0))
+            down.call = call
+            seen.append(down)
+            way = Way(Target(URL("http://127.0.0.1:9"), CIMultiDict(), ()), route.dialect)
+            exchange = Exchange(session, call, way, seat.proxy._client, asked)
+            return await exchange._relay(Told(say("hello")), down, 0.0)
+
+        server = web.Server(answer)
+        listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        async with seat.client.post(f"http://127.0.0.1:{port}/") as got:
+            assert b"[DONE]" in await got.read()
+        listener.close()
+        await server.shutdown(0)
+    assert [down.recorded for down in seen] == [True]
 
 
 @awaited
