@@ -67,6 +67,8 @@ def notes(summary: Summary) -> list[str]:
     if summary.interrupted:
         rollouts = "rollouts are" if summary.interrupted > 1 else "rollout is"
         said.append(f"{summary.interrupted} interrupted {rollouts} counted under errors, and in no mean.")
+    if any(_is_partial(row) for row in summary.rows):
+        said.append("+ behind a sum: at least so much, since the number of some rollouts is not known.")
     if summary.cost_usd.unknown:
         said.append(f"The cost of {summary.cost_usd.unknown} of {summary.finished} rollouts is not known.")
     said += [f"{row.cell}: {note}." for row in summary.rows for note in row.notes]
@@ -84,11 +86,17 @@ def misbehaviour(chaos: str, faults: int | None = None, calls: int = 0) -> str:
 
 
 def causes(summary: Summary) -> list[str]:
-    """Get the commonest errors as `52 x provider, auth: Incorrect API key provided (HTTP 401)`."""
-    return [
-        f"{error.count} x {error.blame}, {error.type}" + (f": {error.message}" if error.message else "")
-        for error in summary.common_errors[:CAUSES]
-    ]
+    """Get the commonest kinds of errors as `52 x provider, auth: Incorrect API key provided (HTTP 401)`."""
+    lines = [_cause(error) for error in summary.common_errors[:CAUSES]]
+    more = len(summary.common_errors) - len(lines)
+    return [*lines, f"and {more} more kind{'s' * (more > 1)}"] if more else lines
+
+
+def _cause(error: CommonError) -> str:
+    """Say how many errors there are of a kind, with the message that they have, or that one of them has."""
+    such = "" if error.alike else ", such as"
+    message = f"{such}: {error.message}" if error.message else ""
+    return f"{error.count} x {error.blame}, {error.type}{message}"
 
 
 def by_blame(errors: dict[str, int]) -> str:
@@ -192,6 +200,14 @@ def _sum(amount: Sum, show: Callable[[float], str]) -> str:
     if amount.total is None:
         return "not known"
     return show(amount.total) + ("+" if amount.unknown else "")
+
+
+def _is_partial(row: Row) -> bool:
+    """Whether a sum that is shown is marked by a plus."""
+    return any(
+        amount.unknown and amount.total is not None
+        for amount in (row.input_tokens, row.output_tokens, row.cost_usd)
+    )
 
 
 def _scale(summary: Summary) -> str:

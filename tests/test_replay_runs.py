@@ -109,6 +109,9 @@ def test_a_fallback_answers_what_is_not_recorded_and_the_mix_is_counted(tmp_path
         assert len(provider.posts) == 1
     assert sorted(one["answer"] for one in done.traces) == ["Paris", "live"]
     assert "1 calls replayed, 1 live (mixed)" in done.stderr.replace("\n", " ")
+    assert {one["answer"]: one["cost_usd"] for one in done.traces} == {"Paris": 0, "live": None}
+    assert "The cost of 1 of 2 rollouts is not known." in done.stdout
+    assert "+ behind a sum: at least so much" in done.stdout
     counted = {one["answer"]: one["metrics"] for one in done.traces}
     assert (counted["Paris"]["replayed_calls"], counted["Paris"]["live_calls"]) == (1, 0)
     assert (counted["live"]["replayed_calls"], counted["live"]["live_calls"]) == (0, 1)

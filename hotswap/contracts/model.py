@@ -25,6 +25,12 @@ class Prices:
     """Input tokens: a call with more of them costs `beyond`, all of it. Null where there is no such step."""
     beyond: Prices | None = None
 
+    @property
+    def free(self) -> bool:
+        """Whether every call costs nothing, whatever is read and written."""
+        steps = self.beyond is None or self.beyond.free
+        return steps and self.input == self.output == 0 and not self.cached and not self.cache_write
+
     def at(self, tokens: int) -> Prices:
         """Get the prices of a call with so many input tokens."""
         if self.above is None or self.beyond is None or tokens <= self.above:

@@ -125,9 +125,8 @@ class Exchange:
             return await self._repeat(down)
         fault = chaos.draw()
         down.tape.fault, self._cuts = fault, fault == "cut"
-        self._call.record.fault = (
-            fault or self._call.record.fault
-        )  # of an earlier try: it was hit all the same
+        if fault is not None:  # else what was done to an earlier try of the call stays noted
+            self._call.record.fault = fault
         if fault == "slow":
             await asyncio.sleep(SLOW_S)
         if fault in (None, "slow", "cut"):

@@ -456,9 +456,15 @@ class Session:
     @property
     def cost_usd(self) -> float | None:
         """What all calls cost together; null where that of one which may have been billed is not known."""
+        prices = self.request.upstream.prices
+        if not self._records:
+            return None
+        if prices is not None and prices.free:  # a call that was broken off, too
+            return self._spent_usd
         if any(record.cost_usd is None and _may_be_billed(record) for record in self._records):
             return None
-        return self._spent_usd if self._records and self.request.upstream.prices is not None else None
+        known = prices is not None or all(record.replayed for record in self._records)
+        return self._spent_usd if known else None
 
 
 def _without_stream(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -466,7 +472,9 @@ def _without_stream(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _may_be_billed(record: CallRecord) -> bool:
-    """Whether a provider may charge for a call: not where it refused it, or could not be reached."""
+    """Whether a provider may charge for a call: not where it refused it, was not asked, or could not be reached."""
+    if record.replayed:
+        return False
     if record.error is None or record.error.type in ("abandoned", "timeout"):
         return True
     return any(one.status is not None and one.status < 400 for one in record.tries)

@@ -252,3 +252,18 @@ async def test_a_call_that_was_refused_costs_nothing_and_one_that_broke_off_cost
         await seat.ask("b")
         assert [call.error is None for call in seat.trace().calls] == [False, True]
         assert seat.trace().cost_usd is None
+
+
+@awaited
+async def test_a_call_of_a_model_that_costs_nothing_has_cost_nothing_where_it_broke_off_too() -> None:
+    half = replace(say("half an answer", usage=None), cut=2)
+    free = {"prices": Prices(input=0.0, output=0.0)}
+    async with behind(half, upstream=free) as seat:
+        with pytest.raises(aiohttp.ClientError):
+            await seat.ask("a", stream=True)
+        assert seat.trace().cost_usd == 0.0
+    half_priced = {"prices": Prices(input=0.0, output=1.0)}
+    async with behind(half, upstream=half_priced) as seat:
+        with pytest.raises(aiohttp.ClientError):
+            await seat.ask("a", stream=True)
+        assert seat.trace().cost_usd is None
