@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hotswap.metrics import Mean, PassAt, Row, Sum, Summary
+    from hotswap.metrics import CommonError, Mean, PassAt, Row, Sum, Summary
 
 NOTHING = "-"
 HUGE = 1e15

@@ -14,8 +14,8 @@ import math
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hotswap.errors import ErrorRecord
@@ -24,12 +24,11 @@ from hotswap.records import write
 from hotswap.result import Result
 
 SCHEMA = 1
-KEPT_ERRORS = 100
-"""Errors that are told apart in one cell; further ones are counted together."""
+KEPT_MESSAGES = 100
+"""Messages that are told apart in one kind of error of a cell; further ones are no example."""
 ERROR_LIMIT = 160
 """Characters of an error's message by which it is told from others."""
 LARGEST = sys.float_info.max
-OTHERS = "(other messages)"
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,15 @@ class Sum:
 
 @dataclass(frozen=True)
 class CommonError:
-    """An error that rollouts ended with, and how many did."""
+    """A kind of error that rollouts ended with, and how many did."""
 
     blame: str
     type: str
     message: str
-    """Its first line."""
+    """The first line of the commonest one."""
     count: int
+    alike: bool = True
+    """Every one of them has this message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,11 +171,11 @@ class Summary:
 
     @property
     def common_errors(self) -> tuple[CommonError, ...]:
-        total: Counter[_Cause] = Counter()
+        kinds: dict[tuple[str, str], list[CommonError]] = {}
         for row in self.rows:
             for error in row.common_errors:
-                total[error.blame, error.type, error.message] += error.count
-        return _commonest(total)
+                kinds.setdefault((error.blame, error.type), []).append(error)
+        return _commonest(_together(errors) for errors in kinds.values())
 
     @property
     def interrupted(self) -> int:
@@ -262,20 +263,37 @@ def tabulate(
     return Summary(tuple(tallies[name].row(planned.get(name)) for name in names), chaos)
 
 
-_Cause = tuple[str, str, str]
-"""Blame, type, and the first line of the message."""
+UNKNOWN = ErrorRecord("hotswap", "finalize", "unknown", "")
+"""Of a rollout that has neither a score nor an error."""
 
 
-def _cause(error: ErrorRecord | None) -> _Cause:
-    if error is None:
-        return ("hotswap", "unknown", "")
-    first = error.message.strip().partition("\n")[0].strip()
-    return (error.blame, error.type, first[:ERROR_LIMIT])
+def _commonest(errors: Iterable[CommonError]) -> tuple[CommonError, ...]:
+    return tuple(sorted(errors, key=lambda error: (-error.count, error.blame, error.type)))
 
 
-def _commonest(errors: Counter[_Cause]) -> tuple[CommonError, ...]:
-    ordered = sorted(errors.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(CommonError(*cause, count) for cause, count in ordered)
+def _together(errors: Sequence[CommonError]) -> CommonError:
+    """Get the errors of one kind in several cells as one."""
+    shown = min(errors, key=lambda error: (-error.count, error.message))
+    alike = all(error.alike and error.message == shown.message for error in errors)
+    return replace(shown, count=sum(error.count for error in errors), alike=alike)
+
+
+@dataclass
+class _Kind:
+    """The errors of one kind in a cell."""
+
+    count: int = 0
+    messages: Counter[str] = field(default_factory=Counter)
+
+    def add(self, message: str) -> None:
+        first = message.strip().partition("\n")[0].strip()[:ERROR_LIMIT]
+        self.count += 1
+        if first in self.messages or len(self.messages) < KEPT_MESSAGES:
+            self.messages[first] += 1
+
+    def error(self, blame: str, kind: str) -> CommonError:
+        message = min(self.messages, key=lambda text: (-self.messages[text], text))
+        return CommonError(blame, kind, message, self.count, alike=len(self.messages) == 1)
 
 
 @dataclass
@@ -348,7 +366,7 @@ class _Tally:
         self.by_task: dict[str, array[float]] = {}
         self.attempts: Counter[str] = Counter()
         self.blames: Counter[str] = Counter()
-        self.causes: Counter[_Cause] = Counter()
+        self.kinds: dict[tuple[str, str], _Kind] = {}
         self.stops: Counter[str] = Counter()
         self.served: set[str] = set()
         self.versions: set[str] = set()
@@ -381,14 +399,12 @@ class _Tally:
             self._add_scored(result, result.reward)
 
     def _add_error(self, error: ErrorRecord | None) -> None:
-        cause = _cause(error)
-        blame, kind, _ = cause
-        if cause not in self.causes and len(self.causes) >= KEPT_ERRORS:
-            cause = (blame, kind, OTHERS)
+        error = error or UNKNOWN
+        kind = (error.blame, error.type)
         self.errors += 1
-        self.blames[blame] += 1
-        self.causes[cause] += 1
-        self.interrupted += (blame, kind) == ("user", "interrupted")
+        self.blames[error.blame] += 1
+        self.kinds.setdefault(kind, _Kind()).add(error.message)
+        self.interrupted += kind == ("user", "interrupted")
 
     def _add_scored(self, result: Result, reward: float) -> None:
         self.scored += 1
@@ -422,7 +438,7 @@ class _Tally:
             errors=self.errors,
             unplayed=None if planned is None else max(0, planned - finished),
             errors_by_blame=dict(sorted(self.blames.items())),
-            common_errors=_commonest(self.causes),
+            common_errors=_commonest(errors.error(*kind) for kind, errors in self.kinds.items()),
             interrupted=self.interrupted,
             wrong=self.wrong,
             reward=Mean(mean_of(rewards, self.scored) if self.scored else None, self.scored),

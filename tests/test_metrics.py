@@ -174,9 +174,24 @@ def test_the_commonest_errors_are_named_by_their_first_line_in_an_order_of_their
 def test_errors_that_are_all_different_are_counted_in_bounded_memory() -> None:
     errors = [fault(message=f"request {at} failed") for at in range(500)]
     row = only(tabulate(result(f"t{at}", reward=None, error=error) for at, error in enumerate(errors)))
-    assert len(row.common_errors) == 101
-    assert row.common_errors[0] == CommonError("provider", "overloaded", "(other messages)", 400)
-    assert sum(error.count for error in row.common_errors) == row.errors == 500
+    assert row.common_errors == (CommonError("provider", "overloaded", "request 0 failed", 500, alike=False),)
+
+
+def test_errors_of_one_kind_are_one_line_whatever_ids_stand_in_their_messages() -> None:
+    messages = ["request 7 failed", "request 7 failed", "request 1 failed"]
+    errors = [
+        *(fault(message=text) for text in messages),
+        *(fault("runtime", type=kind) for kind in "abcd"),
+    ]
+    results = [result(f"t{at}", reward=None, error=error) for at, error in enumerate(errors)]
+    results.append(result("t0", cell="other", reward=None, error=fault(message="request 9 failed")))
+    assert causes(tabulate(results)) == [
+        "4 x provider, overloaded, such as: request 7 failed",
+        "1 x runtime, a: Overloaded (HTTP 529)",
+        "1 x runtime, b: Overloaded (HTTP 529)",
+        "and 2 more kinds",
+    ]
+    assert tabulate(reversed(results)).common_errors == tabulate(results).common_errors
 
 
 def test_an_interrupted_rollout_is_an_error_and_lowers_no_mean() -> None:

@@ -142,6 +142,7 @@ def test_the_commonest_errors_stand_under_the_last_lines() -> None:
         "  2 x provider, auth: Incorrect API key\\u001b provided (HTTP 401)\n"
         "  1 x runtime, a: Overloaded (HTTP 529)\n"
         "  1 x runtime, b: Overloaded (HTTP 529)\n"
+        "  and 1 more kind\n"
     )
 
 
