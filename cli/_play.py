@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hotswap.cli._ask import ask
-from hotswap.cli._interrupt import INTERRUPTED, interruptible
+from hotswap.cli._interrupt import INTERRUPTED, Interrupts
 from hotswap.cli._live import Live, clock
 from hotswap.cli._say import count, program, progress_console, result_console, visible
 from hotswap.cli._tables import render
@@ -30,21 +31,24 @@ COMPLETE, INCOMPLETE = 0, 3
 def play(resolved: Resolved, line: Line) -> int:
     """Play a run to its end and get the exit code. Raises UsageError where it cannot work."""
     console = progress_console()
-    try:
-        report = asyncio.run(_play(resolved, line, console))
-    except asyncio.CancelledError:
-        _say(console, "interrupted before the first rollout; nothing was written")
-        return INTERRUPTED
-    if line.json:
-        print(json.dumps(report.summary.to_json(), indent=2, allow_nan=False))
-    else:
-        render(report.summary, result_console(), _show_command(report))
-        _say(console, f"run directory: {report.path}")
-    return _exit_code(report, resolved, console)
-
-
-async def _play(resolved: Resolved, line: Line, console: Console) -> Report:
     watch = Watch(say=lambda text: _say(console, text), pilot=line.pilot)
+    with Interrupts(watch.winding_down, watch.say) as interrupts:
+        try:
+            report = asyncio.run(_play(resolved, line, console, watch, interrupts))
+        except asyncio.CancelledError:  # no interrupt cancels what comes after the rollouts
+            _say(console, "interrupted before the first rollout; nothing was written")
+            return INTERRUPTED
+        if line.json:
+            print(json.dumps(report.summary.to_json(), indent=2, allow_nan=False), flush=True)
+        else:
+            render(report.summary, result_console(), _show_command(report))
+            _say(console, f"run directory: {report.path}")
+        return _exit_code(report, resolved, console)
+
+
+async def _play(
+    resolved: Resolved, line: Line, console: Console, watch: Watch, interrupts: Interrupts
+) -> Report:
     live = Live(watch.progress, console)
 
     async def approve(progress: Progress) -> bool:
@@ -52,7 +56,7 @@ async def _play(resolved: Resolved, line: Line, console: Console) -> Report:
             return await _approve(progress, line.yes, console)
 
     watch.approve = approve
-    with interruptible(watch.winding_down, watch.say):
+    with interrupts.ending_the_run():
         async with planned(resolved, os.environ, watch.say) as run:
             watch.say(headline(run))
             async with live:
@@ -120,4 +124,5 @@ def _show_command(report: Report) -> str:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(visible(text), soft_wrap=True)
+    with suppress(OSError):  # no run is given up because nobody reads of its progress
+        console.print(visible(text), soft_wrap=True)

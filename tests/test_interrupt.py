@@ -1,17 +1,19 @@
-"""Ctrl-C while rollouts are scored, while a person is asked, and after a budget has ended the run."""
+"""Ctrl-C while rollouts are scored, while a person is asked, after a budget has ended the run, and at its end."""
 
 import os
 import pty
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from _kit.evals import KIT, PROGRAM, begin, environment, finish
+from _kit.evals import KIT, PROGRAM, Done, begin, environment, finish
 from _kit.provider import Provider, say
 
 from hotswap.limits import WindDown
@@ -33,6 +35,16 @@ class Held(Taskset):
             time.sleep(0.01)
         return 1.0
 """
+LINGERING = """
+import atexit
+
+def linger():
+    open("FOLDER/leaving", "w").close()
+    time.sleep(600)
+
+atexit.register(linger)
+"""
+"""Its process does not end by itself, and is ended a second after the rollouts are done."""
 BUDGET = ("-H", f"{KIT / 'misbehaving.py'},mode=never_ends", "--budget.seconds", "3")
 """Programs that go on after their call, until the time of the run is over."""
 
@@ -51,10 +63,12 @@ def wait_for(what: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
-def scoring(folder: Path, provider: Provider, *words: str) -> subprocess.Popen[str]:
+def scoring(
+    folder: Path, provider: Provider, *words: str, code: str = HELD, **more: Any
+) -> subprocess.Popen[str]:
     """Start three rollouts, and wait until one is being scored, by a function that waits for `go`."""
-    (folder / "held.py").write_text(HELD.replace("FOLDER", str(folder)))
-    process = begin(folder, "./held.py", "-m", f"scripted@{provider.url}", *words)
+    (folder / "held.py").write_text(code.replace("FOLDER", str(folder)))
+    process = begin(folder, "./held.py", "-m", f"scripted@{provider.url}", *words, **more)
     wait_for((folder / "began").exists)
     if not words:
         wait_for(lambda: len(list(folder.glob("runs/latest/logs/*/stdout"))) == 3)
@@ -121,6 +135,73 @@ def test_an_interrupt_is_stronger_than_a_budget_and_not_the_other_way_round() ->
         assert (winding_down.reason, winding_down.interrupted.is_set()) == ("interrupted", True)
 
 
+def test_a_second_interrupt_while_the_run_is_concluded_does_not_keep_the_table_back(
+    tmp_path: Path, answering: Provider
+) -> None:
+    process = scoring(tmp_path, answering, code=HELD + LINGERING)
+    process.send_signal(signal.SIGINT)
+    wait_for(lambda: kept(tmp_path) == 2)
+    (tmp_path / "go").touch()
+    wait_for((tmp_path / "leaving").exists)
+    process.send_signal(signal.SIGINT)
+    done = finish(process, tmp_path)
+    assert done.code == 130, done.stderr
+    assert "reward" in done.stdout
+    assert "nothing was written" not in done.stderr
+    assert "run directory:" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_an_interrupt_while_the_table_is_printed_does_not_break_it_off(
+    tmp_path: Path, answering: Provider
+) -> None:
+    ours, theirs = os.pipe()
+    fill(theirs)
+    process = scoring(tmp_path, answering, stdout=theirs)
+    os.close(theirs)
+    process.send_signal(signal.SIGINT)
+    (tmp_path / "go").touch()
+    wait_for(lambda: (tmp_path / "runs/latest/metrics.json").exists() and not has_a_loop(process.pid))
+    process.send_signal(signal.SIGINT)
+    with os.fdopen(ours, "rb") as screen:
+        shown = screen.read().lstrip(b"\0").decode()
+    stderr = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, stderr
+    assert "reward" in shown
+    assert "run directory:" in stderr
+
+
+def test_a_terminal_that_is_closed_is_an_interrupt(tmp_path: Path, answering: Provider) -> None:
+    (tmp_path / "held.py").write_text(HELD.replace("FOLDER", str(tmp_path)))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        words = ["./held.py", "-m", f"scripted@{answering.url}"]
+        os.execve(PROGRAM, [str(PROGRAM), *words], environment(tmp_path, TERM="xterm-256color"))
+    wait_for((tmp_path / "began").exists)
+    os.close(terminal)
+    wait_for(lambda: kept(tmp_path) == 2 or ended(pid))
+    os.kill(pid, signal.SIGHUP)  # as a shell says it again to its jobs
+    (tmp_path / "go").touch()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    run = (tmp_path / "runs" / "latest").resolve()
+    assert ends(Done(130, "", "", run).traces) == [
+        ("error", "interrupted"),
+        ("error", "interrupted"),
+        ("scored", "done"),
+    ]
+    assert (run / "metrics.json").exists()
+
+
+def test_nohup_keeps_a_run_going_when_the_terminal_is_closed(tmp_path: Path, answering: Provider) -> None:
+    process = scoring(tmp_path, answering, before=["nohup"])
+    process.send_signal(signal.SIGHUP)
+    (tmp_path / "go").touch()
+    done = finish(process, tmp_path)
+    assert done.code == 0, done.stderr
+    assert ends(done.traces) == [("scored", "done")] * 3
+
+
 @pytest.mark.parametrize(("key", "code"), [(b"\x03", 130), (b"\x04", 3)], ids=["ctrl_c", "ctrl_d"])
 def test_a_pilots_question_hears_the_interrupt_and_the_end_of_the_input(
     tmp_path: Path, answering: Provider, key: bytes, code: int
@@ -138,6 +219,29 @@ def test_a_pilots_question_hears_the_interrupt_and_the_end_of_the_input(
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == code, screen
     assert b"Traceback" not in screen
     assert kept(tmp_path) == 2
+
+
+def fill(pipe: int) -> None:
+    """Write zeros into a pipe until who writes more has to wait."""
+    os.set_blocking(pipe, False)
+    for size in (4096, 1):
+        with suppress(BlockingIOError):
+            while True:
+                os.write(pipe, bytes(size))
+    os.set_blocking(pipe, True)
+
+
+def has_a_loop(pid: int) -> bool:
+    """Whether a process has an event loop still, on Linux."""
+    links = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            links.append(str(file.readlink()))
+    return "anon_inode:[eventpoll]" in links
+
+
+def ended(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def read_until(terminal: int, wanted: bytes | None, pid: int) -> bytes:

@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -55,14 +55,20 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return {**kept, "HOME": str(folder), "HOTSWAP_CACHE": str(cache_root()), **more}
 
 
-def begin(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """Start an eval, in a session of its own, with its outputs in pipes."""
+def begin(
+    folder: Path,
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    before: Sequence[str] = (),
+    stdout: int = subprocess.PIPE,
+) -> subprocess.Popen[str]:
+    """Start an eval, in a session of its own, with its outputs in pipes; `before` is a command that starts it."""
     return subprocess.Popen(
-        [PROGRAM, *words],
+        [*before, PROGRAM, *words],
         cwd=folder,
         env=environment(folder, **(env or {})),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
