@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -109,7 +110,7 @@ def find(kind: Kind, ref: str) -> Entry:
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", ref):
         module, _, class_name = ref.partition(":")
         return Entry(kind, _snake(class_name), ref, f"module {module}")
-    raise UsageError(f"no {kind} {ref!r}.{did_you_mean(ref, {*files, *offers})}{_hint(ref)}")
+    raise UsageError(f"no {kind} {ref!r}.{did_you_mean(ref, {*files, *offers})}{_hint(kind, ref)}")
 
 
 def load(entry: Entry) -> type[Part]:
@@ -123,7 +124,8 @@ def load(entry: Entry) -> type[Part]:
         return classes[0]
     wanted = f"a class that extends hotswap.{base.__name__}"
     if not classes:
-        raise UsageError(f"{entry.place} defines no {entry.kind}: {wanted}")
+        unfinished = [_lacking(entry.place, cls) for cls in _classes(module, base, abstract=True)]
+        raise UsageError(*(unfinished or [f"{entry.place} defines no {entry.kind}: {wanted}"]))
     names = ", ".join(cls.__name__ for cls in classes)
     example = f"{entry.place}:{classes[0].__name__}"
     raise UsageError(f"{entry.place} defines more than one {entry.kind} ({names}). Name one, as {example}")
@@ -136,7 +138,20 @@ def _named(entry: Entry, module: ModuleType, base: type[Part], classes: list[typ
         raise UsageError(f"{entry.place} has no class {entry.class_name!r}.{suggestion}")
     if not (isinstance(cls, type) and issubclass(cls, base)):
         raise UsageError(f"{entry.target} is no {entry.kind}: it does not extend hotswap.{base.__name__}")
+    if inspect.isabstract(cls):
+        raise UsageError(_lacking(entry.place, cls))
     return cls
+
+
+def _lacking(place: str, cls: type[Part]) -> str:
+    """Say which methods a class must define and does not; a name that is nearly one of them is pointed at."""
+    lacking = [name for name in dir(cls) if getattr(getattr(cls, name), "__isabstractmethod__", False)]
+    own = [name for name, value in vars(cls).items() if callable(value) and not name.startswith("_")]
+    close = [near for name in lacking for near in get_close_matches(name, own, n=1)]
+    base = next(base.__name__ for base in cls.__mro__ if Part in base.__bases__)
+    methods = " and ".join(f"{name}(...)" for name in lacking)
+    misspelt = f" Is it what is spelt {' and '.join(map(repr, close))}?" if close else ""
+    return f"{place}: class {cls.__name__} lacks {methods}, which every hotswap.{base} defines.{misspelt}"
 
 
 def _files(kind: Kind) -> dict[str, str]:
@@ -222,16 +237,43 @@ def _from_file(kind: Kind, ref: str, path: str) -> Entry:
     if not file.is_file():
         problem = "is a folder" if file.is_dir() else "does not exist"
         raise UsageError(f"no {kind} file {path!r}: {file} {problem}")
+    if file.suffix != ".py":
+        raise UsageError(f"no {kind} {ref!r}: it is no Python file. {_instead(kind, ref)}")
     class_name = ref[len(path) + 1 :]
     target = f"{file}:{class_name}" if class_name else str(file)
     name = plain(_snake(class_name) if class_name else file.stem)
     return Entry(kind, name, target, f"file {path}", _summary(kind, file, class_name or None))
 
 
-def _hint(ref: str) -> str:
-    """Say what else the word could have meant: a file that was named without its `.py`."""
+def _hint(kind: Kind, ref: str) -> str:
+    """Say what else the word could have meant: a file that was named without its `.py`, or a program."""
     file = Path(f"{ref}.py")
-    return f" To use the file: ./{file}" if "/" not in ref and file.is_file() else ""
+    if "/" not in ref and file.is_file():
+        return f" To use the file: ./{file}"
+    if Path(ref).is_file() or (kind == "harness" and _is_command(ref)):
+        return f" {_instead(kind, ref)}"
+    return ""
+
+
+def _is_command(ref: str) -> bool:
+    """Whether the first word is the name of a program that can be started."""
+    from shutil import which  # only a mistake needs it
+
+    return which(ref.partition(" ")[0]) is not None
+
+
+def _instead(kind: Kind, ref: str) -> str:
+    """Say what to do with a file or a program that was named in a part's place."""
+    if kind == "harness":
+        word = os.path.expanduser(ref).partition(" ")[0]  # noqa: PTH111  (a command's name is no path)
+        program = Path(word).absolute() if Path(word).is_file() else word
+        example = f'def launch(self, job): return Launch(argv=("{program}", job.prompt), env=...)'
+        return f"A program is started by a harness class, as docs/harnesses.md shows: {example}"
+    if kind == "taskset":
+        return (
+            f"Rows are read by jsonl: jsonl --taskset.path {ref}. Anything else by a class: docs/tasksets.md"
+        )
+    return f"A {kind} is a class in one"
 
 
 def _import(entry: Entry) -> ModuleType:
@@ -288,10 +330,14 @@ def _base(kind: Kind) -> type[Part]:
     return base
 
 
-def _classes(module: ModuleType, base: type[Part]) -> Iterator[type[Part]]:
+def _classes(module: ModuleType, base: type[Part], *, abstract: bool = False) -> Iterator[type[Part]]:
     """Find the parts that a module defines itself, and not those that it only imports or keeps private."""
     for name, value in vars(module).items():
-        if not isinstance(value, type) or not issubclass(value, base) or inspect.isabstract(value):
+        if (
+            not isinstance(value, type)
+            or not issubclass(value, base)
+            or inspect.isabstract(value) != abstract
+        ):
             continue
         if value.__module__ == module.__name__ and value.__name__ == name and not name.startswith("_"):
             yield value

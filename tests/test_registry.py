@@ -123,6 +123,57 @@ def test_a_class_of_another_kind_is_no_such_part(here: Path) -> None:
         registry.load(registry.find("harness", "./quiz.py:Quiz"))
 
 
+UNFINISHED = {
+    "harness": ("class Mine(hotswap.Harness):\n    def lanch(self, job): ...\n", "launch(...)", "lanch"),
+    "runtime": ("class Mine(hotswap.Runtime):\n    def boxx(self, needs): ...\n", "box(...)", "boxx"),
+}
+
+
+@pytest.mark.parametrize("kind", UNFINISHED)
+@pytest.mark.parametrize("named", ["", ":Mine"])
+def test_a_class_that_lacks_a_method_is_named_with_it_and_with_the_one_that_is_misspelt(
+    here: Path, kind: Kind, named: str
+) -> None:
+    source, method, misspelt = UNFINISHED[kind]
+    (here / "unfinished.py").write_text(f"import hotswap\n\n{source}")
+    with pytest.raises(UsageError) as caught:
+        registry.load(registry.find(kind, f"./unfinished.py{named}"))
+    lacks = f"class Mine lacks {method}, which every hotswap.{kind.capitalize()} defines."
+    assert str(caught.value) == f"{here}/unfinished.py: {lacks} Is it what is spelt {misspelt!r}?"
+
+
+def test_a_class_that_is_finished_is_found_beside_the_base_that_is_not(here: Path) -> None:
+    classes = "class Base(Harness):\n  pass\nclass Whole(Base):\n  def launch(self, job): ...\n"
+    (here / "both.py").write_text(f"from hotswap import Harness\n{classes}")
+    assert registry.load(registry.find("harness", "./both.py")).__name__ == "Whole"
+
+
+def test_a_program_in_a_harness_place_is_said_to_be_started_by_a_class(here: Path) -> None:
+    (here / "agent.sh").write_text("#!/bin/sh\n")
+    started = "A program is started by a harness class, as docs/harnesses.md shows: def launch"
+    for ref, before, word in (
+        ("./agent.sh", "no harness './agent.sh': it is no Python file. ", f"{here}/agent.sh"),
+        ("agent.sh", "no harness 'agent.sh'. Known: loop. ", f"{here}/agent.sh"),
+        ("sh", "no harness 'sh'. Known: loop. ", "sh"),
+        ("sh -c true", "no harness 'sh -c true'. Known: loop. ", "sh"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            registry.find("harness", ref)
+        assert str(caught.value).startswith(f"{before}{started}")
+        assert f'Launch(argv=("{word}", job.prompt)' in str(caught.value)
+    with pytest.raises(UsageError, match=r"Known: loop\.$"):
+        registry.find("harness", "no_program_of_this_name")
+
+
+@pytest.mark.parametrize("ref", ["./rows.txt", "rows.txt"])
+def test_a_file_that_is_no_python_is_no_taskset_and_both_ways_are_named(here: Path, ref: str) -> None:
+    (here / "rows.txt").write_text("{}\n")
+    with pytest.raises(UsageError) as caught:
+        registry.find("taskset", ref)
+    ways = f"Rows are read by jsonl: jsonl --taskset.path {ref}. Anything else by a class: docs/tasksets.md"
+    assert str(caught.value).endswith(ways)
+
+
 def test_a_class_in_a_module_is_found_by_its_path(here: Path) -> None:
     (here / "some_module_of_quizzes.py").write_text(QUIZ)
     entry = registry.find("taskset", "some_module_of_quizzes:Quiz")
