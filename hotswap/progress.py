@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hotswap.rollout import Rollout
@@ -50,11 +51,12 @@ class Progress:
     def start(self, rollout: Rollout) -> None:
         self.running[rollout.id] = rollout
 
-    def retry(self, rollout: Rollout, trace: Trace) -> None:
+    def retry(self, rollout: Rollout, trace: Trace, mask: Callable[[str], str]) -> None:
+        """`mask` takes the secrets out of text, here and below: an error may quote the program."""
         self.retried += 1
-        self._note_fault(rollout, trace)
+        self._note_fault(rollout, trace, mask)
 
-    def finish(self, rollout: Rollout, trace: Trace) -> None:
+    def finish(self, rollout: Rollout, trace: Trace, mask: Callable[[str], str]) -> None:
         self.running.pop(rollout.id, None)
         if trace.outcome == "scored":
             self.scored += 1
@@ -66,9 +68,9 @@ class Progress:
         self.cost_usd += trace.cost_usd or 0.0
         self.tokens += trace.usage.total
         self.output_tokens += trace.usage.output or 0
-        self._note_fault(rollout, trace)
+        self._note_fault(rollout, trace, mask)
 
-    def _note_fault(self, rollout: Rollout, trace: Trace) -> None:
+    def _note_fault(self, rollout: Rollout, trace: Trace, mask: Callable[[str], str]) -> None:
         if trace.error is not None:
             first_line = trace.error.message.splitlines()[0] if trace.error.message else trace.error.type
-            self.latest_fault = f"{rollout.task.id}: {trace.error.blame}: {first_line}"
+            self.latest_fault = f"{rollout.task.id}: {trace.error.blame}: {mask(first_line)}"

@@ -331,8 +331,12 @@ class Stage:
         self._watch.progress.start(rollout)
         self._writer.journal({"event": "started", **_names(rollout)})
 
+    def _mask(self, text: str) -> str:
+        return self._writer.masker.text(text)[0]
+
     def _tried(self, rollout: Rollout, trace: Trace) -> None:
-        self._watch.progress.retry(rollout, trace)
+        with self._masked(rollout):
+            self._watch.progress.retry(rollout, trace, self._mask)
         error = trace.error
         blame = {"blame": error.blame, "type": error.type} if error else None
         self._writer.journal(
@@ -349,10 +353,10 @@ class Stage:
             except (ValueError, RecursionError) as error:
                 trace = _without_content(trace, error)
                 self._writer.append(trace)
+            self._watch.progress.finish(rollout, trace, self._mask)
         self.recorders.close(rollout.id)
         self._secrets.pop(rollout.id, None)
         self._cut_by_budget += trace.stop == "budget"
-        self._watch.progress.finish(rollout, trace)
 
 
 def _without_content(trace: Trace, error: Exception) -> Trace:

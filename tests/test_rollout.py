@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from _kit.evals import KIT, evaluate
+from _kit.evals import KIT, Done, evaluate
 from _kit.provider import Provider, Received, Reply, replace, say
 
 TASKSET = """
@@ -134,3 +134,34 @@ def test_a_tasksets_own_metric_is_not_overwritten_by_a_count_of_that_name(tmp_pa
     with Provider(lambda request: say("42")) as provider:
         trace = played(tmp_path, provider, scoring, "loop")
     assert (trace["metrics"]["turns"], trace["metrics"]["calls"]) == (7, 1)
+
+
+def test_an_argv_that_is_text_is_the_harness_fault_and_the_tuple_is_written_out(tmp_path: Path) -> None:
+    trace = launched(tmp_path, 'Launch(argv="echo hi there")').traces[0]
+    assert (trace["error"]["blame"], trace["error"]["type"]) == ("harness", "TypeError")
+    right = "a tuple of words is wanted, as ('echo', 'hi', 'there')"
+    assert trace["error"]["message"] == f"Launch(argv='echo hi there'): {right}"
+
+
+def test_the_last_line_of_a_failed_program_stands_below_the_table_with_its_secret_masked(
+    tmp_path: Path,
+) -> None:
+    script = 'echo working >&2; echo "no: $KEY" >&2; exit 3'
+    done = launched(tmp_path, f'Launch(argv=("sh", "-c", {script!r}), env={{"KEY": job.endpoint.key}})')
+    said = "the program exited with code 3: no: [secret:session]"
+    assert done.traces[0]["error"]["message"] == said
+    assert f"  1 x harness, exit_code: {said}" in done.stdout.splitlines()
+
+
+def launched(folder: Path, launch: str) -> Done:
+    """Play one task in a harness that launches so."""
+    lines = (
+        "from hotswap import *",
+        "class Mine(Harness):",
+        "    def launch(self, job):",
+        f"        return {launch}",
+    )
+    (folder / "mine.py").write_text("\n".join(lines))
+    with Provider(lambda request: say("42")) as provider:
+        words = ("reverse_text", "-n", "1", "-m", f"scripted@{provider.url}", "-H", "./mine.py")
+        return evaluate(folder, *words)

@@ -10,12 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from hotswap.contracts.options import Part
-
-if TYPE_CHECKING:
-    from hotswap.contracts.runtime import Result
+from hotswap.contracts.runtime import Result, check_start
 
 SystemPrompt = Literal["replace", "append", "none"]
 
@@ -67,6 +65,9 @@ class Launch:
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
     stdin: bytes | None = None
+
+    def __post_init__(self) -> None:
+        check_start(self)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
 
 from hotswap.contracts.options import Part
 
@@ -30,6 +31,32 @@ class Command:
     timeout_s: float | None = None
     """After this the whole tree is ended and the result says so."""
     output_limit: int = OUTPUT_LIMIT
+
+    def __post_init__(self) -> None:
+        check_start(self)
+
+
+class Start(Protocol):
+    """What a process is started with."""
+
+    @property
+    def argv(self) -> tuple[str, ...]: ...
+    @property
+    def stdin(self) -> bytes | None: ...
+
+
+def check_start(start: Start) -> None:
+    """Raise TypeError where text stands for a tuple of words, which would be its letters, or for bytes."""
+    kind, argv = type(start).__name__, start.argv
+    if isinstance(argv, str | bytes):
+        raise TypeError(f"{kind}(argv={argv!r}): a tuple of words is wanted, as {tuple(argv.split())!r}")
+    for word in argv:
+        if not isinstance(word, str | os.PathLike):
+            raise TypeError(
+                f"{kind}(argv=...) has {word!r} in it: a tuple of words is wanted, each of them text"
+            )
+    if isinstance(start.stdin, str):
+        raise TypeError(f"{kind}(stdin={start.stdin[:40]!r}): bytes are wanted, as text.encode() gives them")
 
 
 @dataclass(frozen=True)
