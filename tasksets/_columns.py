@@ -5,13 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
 from hotswap.errors import UsageError
 from hotswap.tasksets._rows import Row, RowError, parse_json
+
+USUAL = {
+    "prompt": ("question", "query", "instruction", "input", "problem", "text"),
+    "answer": ("label", "target", "expected", "solution", "output", "gold", "reference"),
+    "system": ("system_prompt", "role", "persona"),
+}
+"""What else the column of a setting is often called."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,21 @@ class Template:
         try:
             return row.column(name)
         except RowError as error:
-            raise RowError(f"{error}; taskset.{self.setting} is {self.text!r}") from None
+            right = self.text.replace(f"{{{name}}}", f"{{{likely(name, self.setting, row)}}}")
+            typed = f"--taskset.{self.setting} {shlex.quote(right)}"
+            raise RowError(
+                f"{error}; taskset.{self.setting} is {self.text!r}. To name another: {typed}"
+            ) from None
+
+
+def likely(name: str, setting: str, row: Row) -> str:
+    """Get the column that was probably meant: one that is spelt nearly so, or what is often called so.
+
+    `COLUMN`, which is none, where nothing suggests itself.
+    """
+    close = get_close_matches(name, row.values, n=1)
+    usual = (column for column in row.values if column.lower() in USUAL.get(setting, ()))
+    return next(iter((*close, *usual)), "COLUMN")
 
 
 def as_text(value: Any) -> str:

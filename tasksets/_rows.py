@@ -25,7 +25,7 @@ CELL_LIMIT = 64 * 1024 * 1024
 
 
 class RowError(ValueError):
-    """One row cannot become a task."""
+    """One row cannot become a task. Each argument is a problem of it."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ def tasks(rows: Iterable[Row], source: object, build: Callable[[Row], Task]) -> 
         try:
             task = build(_sound(row))
         except RowError as error:
-            problems.setdefault(str(error), []).append(row.line)
+            for problem in error.args:
+                problems.setdefault(problem, []).append(row.line)
         else:
             if not problems:
                 yield task

@@ -8,12 +8,13 @@ uv run eval jsonl --taskset.path questions.jsonl --taskset.scorer contains -m ..
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from hotswap.contracts.task import Task
 from hotswap.contracts.taskset import Score, Taskset, reward
-from hotswap.errors import Fault
+from hotswap.errors import Fault, UsageError
 from hotswap.tasksets._columns import Ids, Template, read_files, read_tags
 from hotswap.tasksets._rows import Row, RowError, read, tasks
 from hotswap.tasksets._scorers import SCORERS, Options, check_options, score
@@ -45,8 +46,13 @@ class Jsonl(Taskset):
     """For `exact`, `contains` and `regex`: upper and lower case are the same."""
 
     def load(self) -> Iterator[Task]:
-        check_options(self.scorer, self._options, has_answer=self.answer is not None)
-        yield from tasks(read(self.path), self.path, _Columns(self).task)
+        problems: list[str] = []
+        with _noted(problems):
+            check_options(self.scorer, self._options, has_answer=self.answer is not None)
+        columns = _Columns(self, problems)
+        if problems:
+            raise UsageError(*problems)
+        yield from tasks(read(self.path), self.path, columns.task)
 
     @property
     def _options(self) -> Options:
@@ -66,20 +72,42 @@ class Jsonl(Taskset):
         return score(self.scorer, trace.answer, task.answer, self._options)
 
 
+@contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """Add what is wrong to a list, and go on behind the block."""
+    try:
+        yield
+    except (UsageError, RowError) as error:
+        problems += error.problems if isinstance(error, UsageError) else error.args
+
+
 class _Columns:
     """Makes a task of each row, as the settings say."""
 
-    def __init__(self, settings: Jsonl) -> None:
+    def __init__(self, settings: Jsonl, problems: list[str]) -> None:
+        """`problems` gets what is wrong with the templates; where it is not empty, this cannot be used."""
         self._settings = settings
-        self._prompt = Template(settings.prompt, "prompt")
-        self._answer = Template(settings.answer, "answer") if settings.answer is not None else None
-        self._system = Template(settings.system, "system") if settings.system is not None else None
+        with _noted(problems):
+            self._prompt = Template(settings.prompt, "prompt")
+        with _noted(problems):
+            self._answer = Template(settings.answer, "answer") if settings.answer is not None else None
+        with _noted(problems):
+            self._system = Template(settings.system, "system") if settings.system is not None else None
         self._ids = Ids(settings.id, required=settings.id not in (None, "id"))
         self._count = 0
 
     def task(self, row: Row) -> Task:
         self._count += 1
-        self._refuse_constants(row)
+        try:
+            self._refuse_constants(row)
+            return self._task(row)
+        except UsageError as error:
+            others = (f"{self._settings.path}:{row.line}: {problem}" for problem in self._problems(row))
+            raise UsageError(*error.problems, *others) from None
+        except RowError:
+            raise RowError(*self._problems(row)) from None
+
+    def _task(self, row: Row) -> Task:
         name, prompt, answer = self._ids.of(row), self._text(self._prompt, row), self._right(row)
         return Task(
             id=name,
@@ -90,6 +118,22 @@ class _Columns:
             tags=self._optional("tags", read_tags, row),
             files=self._optional("files", read_files, row),
         )
+
+    def _problems(self, row: Row) -> list[str]:
+        """List all that keeps a row from becoming a task: each part of it is tried by itself."""
+        system = self._system
+        problems: list[str] = []
+        for part in (
+            lambda: self._ids.of(row),
+            lambda: self._text(self._prompt, row),
+            lambda: self._right(row),
+            lambda: self._text(system, row) if system else None,
+            lambda: self._optional("tags", read_tags, row),
+            lambda: self._optional("files", read_files, row),
+        ):
+            with _noted(problems):
+                part()
+        return problems
 
     def _refuse_constants(self, row: Row) -> None:
         """Refuse what is the same for every row: the scores would look like a model's, and mean nothing.
@@ -102,10 +146,13 @@ class _Columns:
         differs = bool(self._system and self._system.names_a_column) or bool(
             self._settings.files is not None and row.values.get(self._settings.files)
         )
+        constants = []
         if not self._prompt.names_a_column and (self._prompt.is_name(row) or not differs):
-            raise self._prompt.no_column(row)
+            constants.append(self._prompt.no_column(row))
         if answer and not answer.names_a_column and (answer.is_name(row) or self._count > 1):
-            raise answer.no_column(row)
+            constants.append(answer.no_column(row))
+        if constants:
+            raise UsageError(*map(str, constants))
 
     def _text(self, template: Template, row: Row) -> str:
         value = template.value(row)

@@ -151,8 +151,16 @@ def test_a_null_answer_is_a_fault_of_the_taskset_when_it_is_scored_and_never_0(r
             '{"prompt": ["p"], "answer": "1"}',
             "taskset.prompt is '{prompt}', a list in this row; text is wanted",
         ),
-        ('{"question": "p"}', "no column 'prompt' (this row has 'question'); taskset.prompt is '{prompt}'"),
-        ('{"prompt": "p"}', "no column 'answer' (this row has 'prompt'); taskset.answer is '{answer}'"),
+        (
+            '{"question": "p", "answer": "1"}',
+            "no column 'prompt' (this row has 'question', 'answer'); taskset.prompt is '{prompt}'. "
+            "To name another: --taskset.prompt '{question}'",
+        ),
+        (
+            '{"prompt": "p"}',
+            "no column 'answer' (this row has 'prompt'); taskset.answer is '{answer}'. "
+            "To name another: --taskset.answer '{COLUMN}'",
+        ),
         ('{"id": true, "prompt": "p", "answer": 1}', "id true is neither text nor a number"),
         ('{"id": [1], "prompt": "p", "answer": 1}', "id [1] is neither text nor a number"),
         (
@@ -172,13 +180,51 @@ def test_a_bad_row_is_refused_with_its_line_and_what_would_be_right(
     assert problems(rows, "\n" + line + "\n") == [f"FILE:2: {problem}"]
 
 
+def test_all_that_is_wrong_with_one_row_is_said_at_once_and_with_the_flags_to_type(rows: Path) -> None:
+    row = {"id": True, "Question": "1+1", "label": "2", "tags": 5}
+    has = "(this row has 'id', 'Question', 'label', 'tags')"
+    assert problems(rows, [row]) == [
+        "FILE:1: id true is neither text nor a number",
+        f"FILE:1: no column 'prompt' {has}; taskset.prompt is '{{prompt}}'. "
+        "To name another: --taskset.prompt '{Question}'",
+        f"FILE:1: no column 'answer' {has}; taskset.answer is '{{answer}}'. "
+        "To name another: --taskset.answer '{label}'",
+        "FILE:1: tags are a list of texts, or one text with commas; taskset.tags is 'tags' (none: leave it)",
+    ]
+
+
+def test_a_column_that_is_nearly_spelt_is_put_into_the_template_that_is_to_be_typed(rows: Path) -> None:
+    row = {"first": 1, "second": 2, "total": 3}
+    [problem] = problems(rows, [row], prompt="What's {frist} plus {second}?", answer="{total}")
+    assert problem.endswith(""". To name another: --taskset.prompt 'What'"'"'s {first} plus {second}?'""")
+
+
+def test_templates_that_cannot_be_and_a_scorer_without_its_needs_are_refused_together(rows: Path) -> None:
+    settings: dict[str, Any] = {"prompt": "{q", "answer": None, "system": "}"}
+    assert [problem.partition(":")[0] for problem in problems(rows, [{"q": "1"}], **settings)] == [
+        "scorer 'exact' needs a right answer, and taskset.answer is none",
+        "taskset.prompt = '{q'",
+        "taskset.system = '}'",
+    ]
+
+
+def test_two_templates_without_a_column_are_refused_together_with_what_else_is_wrong(rows: Path) -> None:
+    said = problems(rows, [{"q": "1", "a": "2", "id": [1]}], prompt="q", answer="a")
+    assert [problem.partition(";")[0] for problem in said] == [
+        "taskset.prompt is 'q' and names no column",
+        "taskset.answer is 'a' and names no column",
+        "FILE:1: id [1] is neither text nor a number",
+    ]
+
+
 def test_bytes_that_are_not_utf_8_are_named(rows: Path) -> None:
     assert problems(rows, b'{"prompt": "caf\xe9"}') == ["FILE:1: not UTF-8: byte 0xe9 at column 16"]
 
 
 def test_the_same_problem_on_many_lines_is_said_once_and_many_are_cut(rows: Path) -> None:
-    assert problems(rows, [{"q": 1}] * 500) == [
-        "FILE:1: no column 'prompt' (this row has 'q'); taskset.prompt is '{prompt}' (and 499 more lines like it)"
+    assert problems(rows, [{"q": 1, "answer": 1}] * 500) == [
+        "FILE:1: no column 'prompt' (this row has 'q', 'answer'); taskset.prompt is '{prompt}'. "
+        "To name another: --taskset.prompt '{COLUMN}' (and 499 more lines like it)"
     ]
     listed = problems(rows, "".join(f"bad{number}\n" * 2 for number in range(3)) + '{"id":1,"id":2}\n')
     assert len(listed) == 2
