@@ -53,6 +53,9 @@ from hotswap.trace import Node, Trace
 FILES_A_ROLLOUT, FILES_AT_ALL = 10, 64
 """Open files: the pipes and the descriptor of a program, its connections and ours to the provider, its record."""
 
+SAID_AFTER_S = 1.0
+"""An interrupted run that still waits for scoring functions says so after this long."""
+
 
 @dataclass
 class Watch:
@@ -264,6 +267,13 @@ class Stage:
         await self.winding_down.interrupted.wait()
         for taskset in self._run.tasksets.values():
             taskset.withdraw()
+        await asyncio.sleep(SAID_AFTER_S)
+        running = sum(taskset.scorers for taskset in self._run.tasksets.values())
+        if running:
+            what = "1 scorer is running; Ctrl-C again gives it up"
+            self._watch.say(
+                what if running == 1 else f"{running} scorers are running; Ctrl-C again gives them up"
+            )
 
     def _why_ended_early(self) -> str | None:
         """`interrupted`; `budget`, also where it only cut rollouts short; null where nothing was."""

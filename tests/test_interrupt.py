@@ -99,6 +99,14 @@ def test_an_interrupt_gives_up_what_waits_to_be_scored_and_lets_the_running_scor
     assert len((tmp_path / "began").read_text().split()) == 1
 
 
+def test_an_interrupted_run_that_waits_for_a_scorer_says_so(tmp_path: Path, answering: Provider) -> None:
+    process = scoring(tmp_path, answering, code=HELD.replace("600", "6"))
+    process.send_signal(signal.SIGINT)
+    done = finish(process, tmp_path)
+    assert done.code == 130, done.stderr
+    assert "1 scorer is running; Ctrl-C again gives it up" in done.stderr.splitlines()
+
+
 @pytest.mark.parametrize("words", [(), BUDGET], ids=["played", "after_the_budget"])
 def test_a_second_interrupt_ends_the_running_scorer_and_every_trace_is_kept(
     tmp_path: Path, answering: Provider, words: tuple[str, ...]

@@ -176,6 +176,13 @@ class OpenTaskset:
         self._reference = reference
         self._json = reference.json
         self._limits = {scoring.name: scoring.timeout_s for scoring in info.scoring}
+        self._under_way: dict[int, Call] = {}
+        """Rollouts on their way through the scoring functions."""
+
+    @property
+    def scorers(self) -> int:
+        """How many scoring functions are running now."""
+        return sum(call.running is not None for call in self._under_way.values())
 
     async def tasks(self, limit: int | None = None) -> AsyncGenerator[Task, None]:
         """Iterate over the first `limit` tasks, or all, in the order of `load`, each checked.
@@ -207,10 +214,13 @@ class OpenTaskset:
         body = (self._json, task, trace)
         fields = await asyncio.to_thread(_fields, *body) if _is_large(task, trace) else _fields(*body)
         call = Call(self._worker.next_id(), "score", self.info.name, fields, task.id, self._limits)
+        self._under_way[call.id] = call
         try:
             return records.read(Scores, await self._worker.send(call))
         except UsageError as error:
             raise Fault("taskset", "scoring", "load", str(error), error.detail) from error
+        finally:
+            del self._under_way[call.id]
 
     def withdraw(self) -> None:
         """Let no further rollout be scored, in this worker: whoever waits gets a Fault. What is running goes on."""
