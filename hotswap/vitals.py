@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from hotswap.messages import ToolCall
 from hotswap.trace import Node, Trace
+
+TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "string": str,
+    "object": dict,
+    "array": list,
+    "boolean": bool,
+    "integer": (int, float),
+    "number": (int, float),
+    "null": type(None),
+}
+"""By the names of JSON Schema. Others, and rules that are not about types, are left to the program."""
 
 
 def vitals(trace: Trace) -> dict[str, float | None]:
@@ -24,19 +37,47 @@ def vitals(trace: Trace) -> dict[str, float | None]:
     }
 
 
-def _offered(trace: Trace, node: Node) -> set[str]:
-    """The names of the tools that the model could choose from; empty where they cannot be told."""
+def _offered(trace: Trace, node: Node) -> dict[str, Mapping[str, Any]]:
+    """The tools that the model could choose from, by name; empty where they cannot be told."""
     key = trace.calls[node.call].tools if node.call is not None and node.call < len(trace.calls) else None
     tools = trace.tools.get(key or "", [])
-    named = (tool.get("function", tool) for tool in tools if isinstance(tool, dict))
-    return {str(tool["name"]) for tool in named if isinstance(tool, dict) and "name" in tool}
+    named = [tool.get("function", tool) for tool in tools if isinstance(tool, dict)]
+    return {str(tool["name"]): tool for tool in named if isinstance(tool, dict) and "name" in tool}
 
 
-def _is_valid(call: ToolCall, offered: set[str]) -> bool:
-    """Whether a call names a tool that was offered, and its arguments are a JSON object."""
+def _is_valid(call: ToolCall, offered: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a call names a tool that was offered, and its arguments are a JSON object that fits it."""
     if offered and call.name not in offered:
         return False
+    tool = offered.get(call.name, {})
+    if tool.get("type") == "custom":  # what it takes is text
+        return True
     try:
-        return isinstance(json.loads(call.arguments or "{}"), dict)
-    except (json.JSONDecodeError, RecursionError):
+        arguments = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
         return False
+    schema = tool.get("parameters") or tool.get("input_schema")
+    return isinstance(arguments, dict) and (not isinstance(schema, dict) or _fits(arguments, schema))
+
+
+def _fits(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Whether nothing is missing, nothing is unknown where only what is known may be given, and each has its type."""
+    known = schema.get("properties") or {}
+    missing = [name for name in schema.get("required") or () if name not in arguments]
+    unknown = schema.get("additionalProperties") is False and arguments.keys() - known.keys()
+    return (
+        not missing
+        and not unknown
+        and all(_has_type(arguments[name], known[name]) for name in arguments.keys() & known.keys())
+    )
+
+
+def _has_type(value: Any, schema: Any) -> bool:
+    """Whether a value is of a type that its schema names; where that names none that we know, it is."""
+    names = schema.get("type") if isinstance(schema, dict) else None
+    names = names if isinstance(names, list) else [names]
+    if not all(isinstance(name, str) and name in TYPES for name in names):
+        return True
+    return any(
+        isinstance(value, TYPES[name]) and isinstance(value, bool) <= (name == "boolean") for name in names
+    )

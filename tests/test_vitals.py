@@ -25,6 +25,73 @@ def test_calls_of_tools_and_those_that_cannot_be_read_are_counted_apart() -> Non
     assert counts["invalid_tool_calls"] == 3
 
 
+BASH = {
+    "type": "object",
+    "properties": {
+        "command": {"type": "string"},
+        "limit": {"type": ["integer", "null"]},
+        "more": {"enum": [1]},
+    },
+    "required": ["command"],
+    "additionalProperties": False,
+}
+OFFERS = [
+    {"type": "function", "function": {"name": "bash", "parameters": BASH}},
+    {"type": "function", "name": "bash", "parameters": BASH},
+    {"name": "bash", "input_schema": BASH},
+]
+
+
+def invalid(arguments: str, offer: object) -> float | None:
+    """How many calls are counted as invalid of one call of a tool that was offered like this."""
+    trace = traced([arguments], "done")
+    trace.tools = {"offered": [offer]}
+    trace.calls[0].tools, trace.messages[1].call = "offered", 0
+    return vitals(trace)["invalid_tool_calls"]
+
+
+@pytest.mark.parametrize("offer", OFFERS, ids=["chat", "responses", "messages"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "{}",
+        '{"command": 7}',
+        '{"command": null}',
+        '{"command": true}',
+        '{"command": "ls", "cwd": "/"}',
+        '{"command"',
+        '["ls"]',
+        '"{}"',
+        '{"command": "ls", "limit": "7"}',
+        '{"command": "ls", "limit": true}',
+    ],
+)
+def test_a_call_that_does_not_fit_its_tool_is_counted(arguments: str, offer: object) -> None:
+    assert invalid(arguments, offer) == 1
+
+
+@pytest.mark.parametrize("offer", OFFERS, ids=["chat", "responses", "messages"])
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"command": "ls"}', '{"command": "", "limit": 7}', '{"command": "ls", "limit": null, "more": 1}'],
+)
+def test_a_call_that_fits_its_tool_is_not_counted(arguments: str, offer: object) -> None:
+    assert invalid(arguments, offer) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "offer"),
+    [
+        ("", {"name": "bash"}),
+        ('{"x": 1}', {"name": "bash", "input_schema": {"properties": {"x": {"type": "STRING"}}}}),
+        ("*** Begin Patch", {"type": "custom", "name": "bash"}),
+    ],
+)
+def test_what_a_tool_does_not_say_is_left_to_the_program(arguments: str, offer: object) -> None:
+    assert invalid(arguments, offer) == 0
+
+
 @pytest.mark.parametrize(("answer", "empty"), [(None, 1), (" \n", 1), ("0", 0)])
 def test_an_empty_answer_is_flagged(answer: str | None, empty: float) -> None:
     assert vitals(traced([], answer))["empty_answer"] == empty
