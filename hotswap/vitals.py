@@ -37,19 +37,28 @@ def vitals(trace: Trace) -> dict[str, float | None]:
     }
 
 
-def _offered(trace: Trace, node: Node) -> dict[str, Mapping[str, Any]]:
-    """The tools that the model could choose from, by name; empty where they cannot be told."""
-    key = trace.calls[node.call].tools if node.call is not None and node.call < len(trace.calls) else None
-    tools = trace.tools.get(key or "", [])
-    named = [tool.get("function", tool) for tool in tools if isinstance(tool, dict)]
-    return {str(tool["name"]): tool for tool in named if isinstance(tool, dict) and "name" in tool}
+def _offered(trace: Trace, node: Node) -> dict[str, Mapping[str, Any]] | None:
+    """The tools that the model could choose from, by name; null where they cannot be told."""
+    call = trace.calls[node.call] if node.call is not None and node.call < len(trace.calls) else None
+    if call is None or call.input is None:
+        return None
+    tools = trace.tools.get(call.tools or "", [])
+    named = [{**tool, **_inner(tool)} for tool in tools if isinstance(tool, dict)]
+    found = {str(tool["name"]): tool for tool in named if "name" in tool}
+    return found if found or not tools else None
 
 
-def _is_valid(call: ToolCall, offered: Mapping[str, Mapping[str, Any]]) -> bool:
+def _inner(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a tool says of itself one level down, as in chat; empty where it says all at once."""
+    inner = tool.get("function") or tool.get("custom")
+    return inner if isinstance(inner, dict) else {}
+
+
+def _is_valid(call: ToolCall, offered: Mapping[str, Mapping[str, Any]] | None) -> bool:
     """Whether a call names a tool that was offered, and its arguments are a JSON object that fits it."""
-    if offered and call.name not in offered:
+    if offered is not None and call.name not in offered:
         return False
-    tool = offered.get(call.name, {})
+    tool = (offered or {}).get(call.name, {})
     if tool.get("type") == "custom":  # what it takes is text
         return True
     try:

@@ -86,10 +86,19 @@ def test_a_call_that_fits_its_tool_is_not_counted(arguments: str, offer: object)
         ("", {"name": "bash"}),
         ('{"x": 1}', {"name": "bash", "input_schema": {"properties": {"x": {"type": "STRING"}}}}),
         ("*** Begin Patch", {"type": "custom", "name": "bash"}),
+        ("*** Begin Patch", {"type": "custom", "custom": {"name": "bash"}}),
     ],
 )
 def test_what_a_tool_does_not_say_is_left_to_the_program(arguments: str, offer: object) -> None:
     assert invalid(arguments, offer) == 0
+
+
+def test_a_call_of_a_tool_where_none_was_offered_is_counted_unless_the_request_could_not_be_read() -> None:
+    trace = traced(['{"command": "ls"}'], "done")
+    trace.messages[1].call = 0
+    assert vitals(trace)["invalid_tool_calls"] == 1
+    trace.calls[0].input = None
+    assert vitals(trace)["invalid_tool_calls"] == 0
 
 
 @pytest.mark.parametrize(("answer", "empty"), [(None, 1), (" \n", 1), ("0", 0)])
