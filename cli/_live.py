@@ -68,15 +68,20 @@ async def _print_lines(progress: Progress, console: Console) -> None:
     step, last_s = -1, 0.0
     try:
         while True:
-            now = PLAIN_STEPS * progress.done // progress.planned if progress.planned else -1
-            late = progress.planned and progress.elapsed_s - last_s >= PLAIN_EVERY_S
+            now = _step(progress)
+            late = now >= 0 and progress.elapsed_s - last_s >= PLAIN_EVERY_S
             if now > step or late:
                 step, last_s = now, progress.elapsed_s
                 console.print(plain_line(progress), soft_wrap=True)
             await asyncio.sleep(POLL_S)
     finally:
-        if progress.planned and PLAIN_STEPS * progress.done // progress.planned > step:
+        if _step(progress) > step:
             console.print(plain_line(progress), soft_wrap=True)
+
+
+def _step(progress: Progress) -> int:
+    """Get how many tenths of the work are done; -1 before the first rollout has started."""
+    return PLAIN_STEPS * progress.done // progress.planned if progress.began is not None else -1
 
 
 def plain_line(progress: Progress) -> str:
@@ -90,6 +95,8 @@ def _look(progress: Progress, width: int) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    if progress.began is None:  # what is fetched or started meanwhile is said in lines of its own
+        return Group()
     count = f"{progress.done}/{progress.planned}"
     bar = Table.grid(padding=(0, 1))
     bar.add_row(

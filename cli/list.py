@@ -184,6 +184,7 @@ def _tables() -> Iterator[tuple[str, dict[str, Any]]]:
 def _runs(folder: Path | None) -> str:
     from hotswap import elsewhere
     from hotswap.cli._runs import misbehaviour_in, runs_folder
+    from hotswap.columns import number
     from hotswap.intervals import mean_of
     from hotswap.store import INFO, LATEST, RunDirectory
 
@@ -196,7 +197,7 @@ def _runs(folder: Path | None) -> str:
         run = RunDirectory.open(path)
         results = list(run.results())
         scored = [result.reward for result in results if result.reward is not None]
-        mean = f"mean reward {mean_of(scored, len(scored)):.4g}" if scored else "nothing scored"
+        mean = f"mean reward {number(mean_of(scored, len(scored)))}" if scored else "nothing scored"
         errors = f", {count(len(results) - len(scored), 'error')}" if len(scored) < len(results) else ""
         cells = ", ".join(sorted({result.cell for result in results})) or "no rollout finished"
         name = _from_here(path) if path in outside else path.name

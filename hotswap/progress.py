@@ -29,7 +29,8 @@ class Progress:
     unknown_costs: int = 0
     """Rollouts of unknown cost."""
     latest_fault: str | None = None
-    began: float = field(default_factory=time.monotonic)
+    began: float | None = None
+    """When the first rollout started, on the clock of `time.monotonic`; null while all is made ready for it."""
 
     @property
     def done(self) -> int:
@@ -37,7 +38,8 @@ class Progress:
 
     @property
     def elapsed_s(self) -> float:
-        return time.monotonic() - self.began
+        """Seconds since the first rollout started: to fetch a model, and to start it, is no part of the pace."""
+        return 0.0 if self.began is None else time.monotonic() - self.began
 
     @property
     def mean_reward(self) -> float | None:
@@ -49,6 +51,8 @@ class Progress:
         return self.elapsed_s / self.done * (self.planned - self.done) if self.done else None
 
     def start(self, rollout: Rollout) -> None:
+        if self.began is None:
+            self.began = time.monotonic()
         self.running[rollout.id] = rollout
 
     def retry(self, rollout: Rollout, trace: Trace, mask: Callable[[str], str]) -> None:

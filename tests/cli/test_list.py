@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from _kit.traces import scored
 
 from hotswap.cli._columns import columns
 from hotswap.cli.main import main
+from hotswap.store import RunDirectory, RunInfo
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +102,16 @@ def test_a_run_without_rollouts_is_listed(empty_desk: Path, capsys: pytest.Captu
     (run / "run.json").write_text(json.dumps({"schema": 1, "name": "gsm8k--1"}))
     out = said(capsys, "runs")
     assert out.startswith("gsm8k--1  0 rollouts")
+
+
+def test_a_runs_mean_has_the_digits_that_the_tables_have(
+    empty_desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = [scored(f"t{at}", reward=float(at == 0)) for at in range(3)]
+    with RunDirectory.create(empty_desk / "runs" / "quiz--1", RunInfo("quiz--1", "", {})) as run:
+        for trace in traces:
+            run.append(trace)
+    assert "mean reward 0.33: " in said(capsys, "runs")
 
 
 @pytest.mark.parametrize("width", [1, 20, 40, 60, 100, 200])
