@@ -165,7 +165,8 @@ def test_a_recording_of_two_models_is_asked_which(tmp_path: Path) -> None:
     refused = evaluate(tmp_path, "capitals", "-n", "1", "-m", f"replay:{run}")
     assert refused.code == 2
     assert "was recorded with one@" in refused.stderr
-    assert "Choose one: of=one@" in refused.stderr
+    typed = [f"-m replay:{run},of={name}@{provider.url}" for name in ("one", "two")]
+    assert f"Choose one: {' or '.join(typed)}\n" in refused.stderr
     done = evaluate(tmp_path, "capitals", "-n", "1", "-m", f"replay:{run},of=two@*")
     assert done.code == 0, done.stderr
     assert [one["answer"] for one in done.traces] == ["Paris"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hotswap import dialects, models
@@ -15,7 +16,7 @@ from hotswap.models import Model
 from hotswap.replay.comparing import Rules
 from hotswap.replay.matching import Deck
 from hotswap.replay.serving import Player
-from hotswap.settings.choices import REPLAY, Choice
+from hotswap.settings.choices import REPLAY, Choice, parse_variant
 from hotswap.trace import CellRecord, Trace
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ class ReplayModel(Model):
             found = fitting or ([] if what else found)
         cells = list(dict.fromkeys(kept.about.cell for kept in found))
         if len(cells) > 1:
-            raise UsageError(f"{self.name}: {_several(cells)} could stand for {cell.name}. {_choose(cells)}")
+            raise UsageError(
+                f"{self.name}: {_several(cells)} could stand for {cell.name}. {_choose(cells, self.name)}"
+            )
         return {(kept.about.task, kept.about.attempt): kept for kept in found}
 
     def player(self, cell: CellRecord, task: str, attempt: int) -> Player:
@@ -160,7 +163,7 @@ def resolve(choice: Choice, settings: Settings, environment: Mapping[str, str]) 
     if how.loose and fallback:
         raise UsageError(f"{choice.ref}: mode=loose answers every request; fallback is for the strict mode")
     recording = open_recording(ref, settings.runs)
-    about = _one_model(recording, how.of, choice.ref).about
+    about = _one_model(recording, how.of, choice).about
     if fallback:
         model = models.resolve(fallback, settings.model_tables(), environment)
         return ReplayModel(choice.text, model.preset, model.upstream, model.part, recording, how, live=True)
@@ -174,13 +177,13 @@ def resolve(choice: Choice, settings: Settings, environment: Mapping[str, str]) 
     return ReplayModel(choice.text, None, upstream, Preset(), recording, how, live=False)
 
 
-def _one_model(recording: Recording, of: str | None, ref: str) -> Kept:
-    found = _of(recording, of)
+def _one_model(recording: Recording, of: str | None, choice: Choice) -> Kept:
+    found, ref = _of(recording, of), choice.ref
     if not found:
         raise UsageError(f"{ref}: nothing in it is of {of!r}. It has {_several(_models(recording.rollouts))}")
     names = _models(found)
     if len(names) > 1:
-        raise UsageError(f"{ref} was recorded with {_several(names)}. {_choose(names)}")
+        raise UsageError(f"{ref} was recorded with {_several(names)}. {_choose(names, choice.text)}")
     return found[0]
 
 
@@ -201,8 +204,12 @@ def _several(names: Sequence[str]) -> str:
     return " and ".join(names)
 
 
-def _choose(names: Sequence[str]) -> str:
-    return f"Choose one: of={names[0].replace(',', '*')}"
+def _choose(names: Sequence[str], typed: str) -> str:
+    """Say what to type in the place of what was typed, for each of several."""
+    ref, variant = parse_variant(typed)
+    variants = [{**variant, "of": name.replace(",", "*")} for name in names]
+    texts = [",".join((ref, *(f"{name}={value}" for name, value in one.items()))) for one in variants]
+    return f"Choose one: {' or '.join(f'-m {quote(text)}' for text in texts)}"
 
 
 def _settings(kept: Kept, kind: str) -> Any:

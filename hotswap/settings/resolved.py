@@ -21,7 +21,7 @@ from hotswap.errors import UsageError, did_you_mean
 from hotswap.masking import is_masked, is_secret_name, secrets_in
 from hotswap.settings import closed
 from hotswap.settings.choices import Choice, configure, find, unknown_settings
-from hotswap.settings.fields import DEFAULT_PARTS, Sampling, Settings, is_list, sections, sentences
+from hotswap.settings.fields import DEFAULT_PARTS, Limits, Sampling, Settings, is_list, sections, sentences
 from hotswap.settings.layers import (
     SELECTORS,
     Given,
@@ -165,7 +165,7 @@ def _unknown(given: Given) -> str | None:
     for index, segment in enumerate(given.key):
         if _is_section(at):
             if segment not in at.model_fields:
-                suggestion = _of_a_part(given) or _suggestion(given.key[:index], segment, at)
+                suggestion = _limit(given) or _of_a_part(given) or _suggestion(given.key[:index], segment, at)
                 return f"{given.where}: no setting {dotted(given.key[: index + 1])!r}.{suggestion}"
             at = at.model_fields[segment].annotation
         elif get_origin(at) is dict:
@@ -175,6 +175,15 @@ def _unknown(given: Given) -> str | None:
         else:
             return f"{given.where}: {dotted(given.key[:index])} is a value and no table"
     return None
+
+
+def _limit(given: Given) -> str:
+    """Say what `limit` may have meant, which others use for the number of tasks; empty for any other word."""
+    if given.key != ("limit",):
+        return ""
+    number = given.value if str(given.value).isdigit() else "N"
+    limits = ", ".join(f"--limits.{name}" for name in Limits.model_fields)
+    return f" So many tasks: -n {number}. What one rollout may use: {limits}."
 
 
 def _of_a_part(given: Given) -> str:
