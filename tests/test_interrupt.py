@@ -229,6 +229,16 @@ def test_a_pilots_question_hears_the_interrupt_and_the_end_of_the_input(
     assert kept(tmp_path) == 2
 
 
+def test_an_interrupt_while_the_command_is_imported_is_no_traceback(tmp_path: Path) -> None:
+    slow = "import time\nopen('importing', 'w').close()\ntime.sleep(600)\n"
+    (tmp_path / "difflib.py").write_text(slow)  # in the place of the one that the command imports
+    process = begin(tmp_path, "list", env={"PYTHONPATH": str(tmp_path)})
+    wait_for((tmp_path / "importing").exists)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout, stderr) == (130, "", "")
+
+
 def fill(pipe: int) -> None:
     """Write zeros into a pipe until who writes more has to wait."""
     os.set_blocking(pipe, False)
