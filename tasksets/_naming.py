@@ -2,7 +2,7 @@
 
 Each mention of a city gets a role by the words around it. The answer is right where an accepted name is
 `named` and no other city is. A sentence ends at `.!?;` and at a line's end. A scope is a part of one: it ends
-at a comma, a colon, a dash, a bracket, or before a "but". A "not" reaches to the end of its scope.
+at a comma, a colon, a dash, a bracket, or before a "but". A "not" or a "doubt" reaches to the end of its scope.
 """
 
 from __future__ import annotations
@@ -101,11 +101,26 @@ NEGATION = re.compile(
     r"|unlike|(?<!none )other than|rather than|instead of|as opposed to|(?:false|incorrect|wrong) that)\b"
     r"(?! (?:only|just|merely|simply|mistaken|wrong|incorrect|to be confused))"
 )
-DENIAL = re.compile(
-    r"(?:(?:is|was|are|would be|could be) )?(?:\w+ly )?"
-    r"(?:(?:not|never|isnt|wasnt|cannot be|cant be|wouldnt be)\b(?! only| just)"
-    r"(?:$|(?: \w+){0,3} (?:capital|answer|right|correct|true)\b)|(?<=is )(?:wrong|incorrect|false)\b)"
+DOUBT = re.compile(
+    r"\b(?:doubt|doubts|doubted|doubtful|unlikely)\b"
+    r"|\b(?:hardly|scarcely|barely|far from|by no means)(?: (?:be|it|the|city|of))*$"
 )
+NO_DOUBT = re.compile(
+    r"\b(?:(?:no|little|in|(?:without|beyond)(?: an?y?)?"
+    r"|(?:not|never|dont|doesnt|didnt|cannot|cant|wouldnt)(?: \w+)?) doubt(?:ed)?"
+    r"|(?:nobody|no one|(?:hardly|scarcely|barely) (?:anyone|anybody)) (?:doubts|doubted|would doubt))\b"
+)
+EXCLUSION = re.compile(r"\banything but(?: (?:it|is|the|city|of))*$")
+"""Here a "but" begins no new part of the sentence."""
+DOUBTED = r"i (?:(?:highly|really|seriously|strongly|very much) )?doubt (?:it|that)$"
+DENIAL = re.compile(
+    r"(?:(?:is|was|are|would be|could be) )?(?:(?!hardly|scarcely|barely|unlikely)\w+ly )?"
+    r"(?:(?:not|never|isnt|wasnt|cannot be|cant be|wouldnt be|hardly|scarcely|barely)\b(?! only| just)"
+    r"(?:$|(?: \w+){0,3} (?:capital|answer|right|correct|true)\b)"
+    r"|(?<=is )(?:wrong|incorrect|false|unlikely|doubtful)\b)"
+    rf"|{DOUBTED}"
+)
+REFUSAL = re.compile(rf"(?:no|nope)\b|(?:hardly|scarcely|unlikely|doubtful)$|{DOUBTED}")
 TAG_QUESTION = re.compile(r"(?:isnt|wasnt) (?:it|that)\b.{0,8}$")
 
 
@@ -113,12 +128,13 @@ def _is_denied(text: Text, at: int) -> bool:
     before = text.before(at, text.scopes)
     if any(other in text.scopes[at] for other in text.mentions if other < at):
         before = re.split(r"\band\b", before)[-1]  # "Sydney is not the capital and Canberra is"
-    if NEGATION.search(before):
+    before = NO_DOUBT.sub("", before)
+    if NEGATION.search(before) or DOUBT.search(before) or EXCLUSION.search(text.before(at, text.sentences)):
         return True
     if any(DENIAL.match(tail) and not TAG_QUESTION.match(tail) for tail in _tails(text, at)):
         return True
-    follows = text.words[at + 1]
-    return "?" in follows.gap and follows.text in ("no", "nope")
+    follows = at + 1
+    return "?" in text.words[follows].gap and bool(REFUSAL.match(text.text(text.scopes[follows])))
 
 
 def _tails(text: Text, at: int) -> Iterator[str]:

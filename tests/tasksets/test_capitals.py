@@ -44,6 +44,24 @@ france | Paris, isn't that right?
 france | Paris is not only the capital but also the largest city.
 france | Paris is the capital of France and its largest city, with two million people.
 france | It's not Lyon, it's Paris.
+france | No doubt: Paris
+france | No doubt Paris.
+france | Without doubt, Paris
+france | Without a doubt it is Paris.
+france | Paris, without doubt.
+france | Paris, no doubt.
+france | Beyond doubt, Paris.
+france | Undoubtedly Paris
+france | I have no doubt that it is Paris.
+france | There is little doubt that it is Paris.
+france | I don't doubt that it is Paris.
+france | I never doubted that it is Paris.
+france | When in doubt, Paris.
+france | I doubt it is Lyon. It is Paris.
+france | It is hardly a secret that it is Paris.
+france | Hardly anyone doubts that it is Paris.
+france | Hardly Lyon. Paris.
+france | It is unlikely to be Lyon; it is Paris.
 france | Paris, not Lyon.
 france | Not Lyon but Paris.
 france | The capital is Paris rather than Lyon.
@@ -126,6 +144,24 @@ france | The capital is certainly not Paris
 france | The capital is anywhere rather than Paris.
 france | It is false that Paris is the capital.
 france | Paris is wrong.
+france | I doubt that it is Paris
+france | I doubt it is Paris.
+france | I highly doubt it's Paris.
+france | I am doubtful that it is Paris.
+france | It is doubtful that Paris is the capital.
+france | It is unlikely to be Paris.
+france | Hardly Paris.
+france | It is hardly Paris.
+france | It can scarcely be Paris.
+france | Paris is hardly the capital.
+france | Paris is unlikely.
+france | Paris is doubtful.
+france | Paris? I doubt it.
+france | Paris? Hardly.
+france | Paris, I doubt it.
+france | Anything but Paris.
+france | Far from Paris
+france | By no means Paris.
 france | Paris? No.
 france | Paris? No, it's Lyon.
 france | Paris. No, wait, it's Lyon.
