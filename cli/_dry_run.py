@@ -3,7 +3,7 @@
 With `--json`, the same as JSON:
 
     {"settings": {"tasks": {"value": 5, "origin": "flag -n"}, ...},
-     "cells": [{"name": "gsm8k/loop/a/local", "tasks": 5}], "attempts": 2, "rollouts": 10}
+     "cells": [{"name": "gsm8k/loop/a/local", "tasks": 5}], "attempts": 2, "rollouts": 10, "missing_keys": []}
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def show(resolved: Resolved, as_json: bool = False) -> int:
 
     async def planned_report() -> str:
         async with planned(
-            resolved, os.environ, lambda text: console.print(visible(text), soft_wrap=True)
+            resolved, os.environ, lambda text: console.print(visible(text), soft_wrap=True), keyless=True
         ) as run:
             return json.dumps(facts(run), indent=2, default=str) if as_json else report(run)
 
@@ -47,7 +47,8 @@ def report(run: PlannedRun) -> str:
     summary = f"{count(found['rollouts'], 'rollout')}: {count(len(rows), 'cell')}{each}. No model was called."
     if run.resolved.settings.chaos:
         summary += f"\n{misbehaviour(run.resolved.settings.chaos)}."
-    return visible("\n".join((columns(settings), "", columns(rows), "", summary)))
+    stops = [f"A run would stop here: {problem}" for problem in run.missing_keys]
+    return visible("\n".join((columns(settings), "", columns(rows), "", summary, *stops)))
 
 
 def facts(run: PlannedRun) -> dict[str, Any]:
@@ -59,6 +60,7 @@ def facts(run: PlannedRun) -> dict[str, Any]:
         "cells": [{"name": cell.name, "tasks": len(run.tasks[cell.taskset.text])} for cell in cells],
         "attempts": resolved.settings.attempts,
         "rollouts": sum(run.planned.values()),
+        "missing_keys": list(run.missing_keys),
     }
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hotswap.cli._ask import ask
 from hotswap.cli._interrupt import INTERRUPTED, Interrupts
 from hotswap.cli._live import Live, clock
-from hotswap.cli._say import count, program, progress_console, result_console, visible
+from hotswap.cli._say import count, program, progress_console, result_console, tell, visible
 from hotswap.cli._tables import render
 from hotswap.columns import dollars, misbehaviour
 from hotswap.planned import PlannedRun, planned
@@ -39,7 +39,7 @@ def play(resolved: Resolved, line: Line) -> int:
             _say(console, "interrupted before the first rollout; nothing was written")
             return INTERRUPTED
         if line.json:
-            print(json.dumps(report.summary.to_json(), indent=2, allow_nan=False), flush=True)
+            tell(json.dumps(report.summary.to_json(), indent=2, allow_nan=False))
         else:
             render(report.summary, result_console(), _show_command(report))
             _say(console, f"run directory: {report.path}")

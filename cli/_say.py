@@ -56,11 +56,33 @@ def console(file: TextIO | None) -> Console:
     """
     from rich.console import Console
 
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            """Go on in silence where the reader has left, as of `... | head`: that is no failure of what is told."""
+            self.quiet = True
+            if file is not None:
+                discard(file)
+
     reconfigure = getattr(file, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")
     terminal = file is not None and file.isatty()  # it is null where the stream was closed
-    return Console(file=file, force_terminal=terminal, markup=False, emoji=False, highlight=False)
+    return Plain(file=file, force_terminal=terminal, markup=False, emoji=False, highlight=False)
+
+
+def tell(text: str) -> None:
+    """Print a result. Where the reader has left, as `... | head` does, that is no failure of what is told."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        discard(sys.stdout)
+
+
+def discard(file: TextIO) -> None:
+    """Let go what was not written, so that Python does not try again, and complain, at its exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, file.fileno())
+    os.close(nowhere)
 
 
 def visible(text: str) -> str:

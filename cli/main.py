@@ -19,11 +19,17 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from hotswap import __version__
-from hotswap.cli._say import called, program
+from hotswap.cli._say import called, discard, program
 from hotswap.errors import HotswapError, UsageError
 
 OK, CANNOT_WORK, INCOMPLETE, INTERRUPTED = 0, 2, 3, 130
 DEFAULT = "run"
+NO_COMMANDS = {
+    "replay": "a recorded run is given as a model, {eval} TASKSET -m replay:{run}",
+    "compare": "what is compared is played in one run, by repeating a flag: {eval} TASKSET -H loop -H loop,tools=bash "
+    "(or -m MODEL -m MODEL)",
+}
+"""Words that people try, and what there is in their place."""
 COMPLETION = (["--install-completion"], ["--show-completion"])
 
 HELP = """\
@@ -62,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and get its exit code. What cannot work is said on stderr, without a traceback."""
     words = list(sys.argv[1:] if argv is None else argv)
     _survive_any_locale()
+    code = OK
     try:
         code = _dispatch(words)
         if sys.stdout is not None:  # as it is where standard output was closed
@@ -73,12 +80,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has left: `... | head`
-        _discard_output()
-        return OK
+        discard(sys.stdout)
+        return code
     except OSError as error:
         if not _output_fails():
             raise
-        _discard_output()
+        discard(sys.stdout)
         print(f"{called()}: standard output cannot be written: {error.strerror}", file=sys.stderr)
         return INCOMPLETE
 
@@ -121,7 +128,10 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _meant_a_command(words: Sequence[str]) -> list[str]:
-    """Say so where the first word is nearly a command's name, and was taken for a taskset."""
+    """Say so where the first word is nearly a command's name, or what others call one, and was taken for a taskset."""
+    if words and words[0] in NO_COMMANDS:
+        what = NO_COMMANDS[words[0]].format(eval=program(), run=words[1] if len(words) > 1 else "RUN")
+        return [f"there is no command {words[0]!r}: {what}"]
     close = get_close_matches(words[0], commands(), n=1) if words and words[0] not in commands() else []
     return [f"or the command? {program()} {close[0]}"] if close else []
 
@@ -147,11 +157,6 @@ def _output_fails() -> bool:
     except OSError:
         return True
     return False
-
-
-def _discard_output() -> None:
-    """Let what was not written go, so that Python does not try again, and complain, at its exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _survive_any_locale() -> None:

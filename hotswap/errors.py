@@ -56,6 +56,14 @@ class ErrorRecord:
     """What helps to understand it: the tail of stderr, a traceback, the provider's own words."""
 
 
+class MissingKey(UsageError):
+    """The variable that holds a model's key is not set."""
+
+    def __init__(self, variable: str, problem: str) -> None:
+        super().__init__(problem)
+        self.variable = variable
+
+
 class Fault(HotswapError):
     """One rollout went wrong, with the blame already decided."""
 

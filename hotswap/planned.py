@@ -18,12 +18,12 @@ from hotswap.contracts.model import Say, Upstream
 from hotswap.contracts.options import Part
 from hotswap.contracts.runtime import Runtime
 from hotswap.contracts.task import Task
-from hotswap.errors import UsageError
+from hotswap.errors import MissingKey, UsageError
 from hotswap.limits import Limits
 from hotswap.models import Model
 from hotswap.plan import Cell, cells, pairing_problems, select
 from hotswap.settings import Resolved, Settings
-from hotswap.settings.choices import choose
+from hotswap.settings.choices import Choice, choose
 from hotswap.settings.layers import Given, Layer
 from hotswap.store import refuse_taken
 from hotswap.trace import CellRecord
@@ -31,6 +31,9 @@ from hotswap.worker.worker import OpenTaskset, Worker
 
 SLOW_S, AGAIN_S = 1.5, 5.0
 """Loading that takes longer is announced, and so often it is said how far it has come."""
+
+STAND_IN = "a-key-that-is-not-set"
+"""In the place of a key where a run is only looked at."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class PlannedRun:
     """The selected ones, by the text of the taskset's choice."""
     tasksets: Mapping[str, OpenTaskset]
     """By the same."""
+    missing_keys: tuple[str, ...] = ()
+    """Why it cannot be played after all, where it was planned without the keys of its models."""
 
     @property
     def title(self) -> str:
@@ -89,16 +94,20 @@ class PlannedRun:
 
 @asynccontextmanager
 async def planned(
-    resolved: Resolved, environment: Mapping[str, str], say: Say = lambda _: None
+    resolved: Resolved, environment: Mapping[str, str], say: Say = lambda _: None, keyless: bool = False
 ) -> AsyncIterator[PlannedRun]:
-    """Get a run ready to be played, for as long as the block runs. Raises UsageError with all that is wrong."""
+    """Get a run ready to be played, for as long as the block runs. Raises UsageError with all that is wrong.
+
+    With `keyless`, a key that is not set is noted in `missing_keys`: such a run is there to be looked at.
+    """
     if not resolved.chosen["taskset"]:
         raise UsageError("no taskset chosen: name one first, as in `capitals`")
     async with Worker() as worker:
         tasksets = await _open(resolved, worker)
         resolved = _with_model(resolved, tasksets, environment)
         plan = cells(resolved.chosen)
-        found = _models(resolved, environment)
+        missing: list[str] = []
+        found = _models(resolved, environment, missing if keyless else None)
         parts = _build(plan)
         reading = _Reading(_title(plan), say)
         async with reading.said_while_slow():
@@ -118,7 +127,7 @@ async def planned(
         _check(resolved, ready, tasks)
         _say_what_is_not_recorded(resolved, ready, tasks, say)
         _say_what_is_short(resolved, tasks, say)
-        yield PlannedRun(resolved, ready, tasks, tasksets)
+        yield PlannedRun(resolved, ready, tasks, tasksets, tuple(dict.fromkeys(missing)))
 
 
 def _title(plan: Sequence[Cell]) -> str:
@@ -222,21 +231,33 @@ def _with_model(
     return replace(resolved, chosen=chosen, settings=settings, layers=layers)
 
 
-def _models(resolved: Resolved, environment: Mapping[str, str]) -> dict[str, Model]:
-    tables = resolved.settings.model_tables()
+def _models(
+    resolved: Resolved, environment: Mapping[str, str], missing: list[str] | None
+) -> dict[str, Model]:
+    """Resolve each model. What keys are missing is noted, where there is a list for it."""
     found: dict[str, Model] = {}
     problems: list[str] = []
     for choice in resolved.chosen["model"]:
         try:
-            if choice.is_replay:
-                found[choice.text] = replay.resolve(choice, resolved.settings, environment)
+            found[choice.text] = _model(choice, resolved.settings, environment)
+        except MissingKey as error:
+            if missing is None:
+                problems += error.problems
                 continue
-            found[choice.text] = models.resolve(choice.ref, tables, environment, choice.settings)
+            missing += error.problems
+            with_key = {**environment, error.variable: STAND_IN}
+            found[choice.text] = _model(choice, resolved.settings, with_key)
         except UsageError as error:
             problems += error.problems
     if problems:
         raise UsageError(*problems)
     return found
+
+
+def _model(choice: Choice, settings: Settings, environment: Mapping[str, str]) -> Model:
+    if choice.is_replay:
+        return replay.resolve(choice, settings, environment)
+    return models.resolve(choice.ref, settings.model_tables(), environment, choice.settings)
 
 
 def _build(plan: tuple[Cell, ...]) -> dict[tuple[str, str], Part]:

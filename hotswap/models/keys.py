@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hotswap.errors import UsageError
+from hotswap.errors import MissingKey, UsageError
 
 SHORTEST = 8
 """A shorter key could not be told from ordinary text where secrets are masked."""
@@ -36,7 +36,7 @@ class Variable:
         if not key:
             state = "is not set" if value is None else "is empty"
             cause = f"the variable {self.name}, which holds its key ({self.where}), {state}"
-            raise UsageError(f"model {model!r}: {cause}. Set it: export {self.name}=...")
+            raise MissingKey(self.name, f"model {model!r}: {cause}. Set it: export {self.name}=...")
         if len(key) < SHORTEST:
             cause = f"{self.name} holds fewer than {SHORTEST} characters"
             raise UsageError(f"model {model!r}: {cause}: too few to be masked in what is written")

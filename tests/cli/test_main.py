@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from _kit.provider import Provider, fail, say
 
 from hotswap.cli._say import program
 from hotswap.cli.main import main
@@ -117,6 +118,12 @@ def test_help_beside_parts_shows_their_settings(capsys: pytest.CaptureFixture[st
         (["gsm8k", "-n", "1", "-n", "2"], "tasks is given more than once: 1 and 2"),
         (["gsm8k", "-f", "missing.toml"], "hotswap: no settings file 'missing.toml'"),
         (["gsm8k", "-x"], "hotswap: no option '-x'"),
+        (
+            ["gsm8k", "--limit", "3"],
+            "no setting 'limit'. So many tasks: -n 3. What one rollout may use: --limits.turns,",
+        ),
+        (["replay", "first"], f"a recorded run is given as a model, {program()} TASKSET -m replay:first"),
+        (["compare", "a", "b"], f"{program()} TASKSET -H loop -H loop,tools=bash"),
         (["lst"], f"or the command? {program()} list"),
         (["show", "--bogus"], "hotswap: No such option: --bogus"),
         (["list", "tasksetz"], "Did you mean 'tasksets'?"),
@@ -205,6 +212,23 @@ def test_a_reader_that_leaves_early_is_no_crash() -> None:
     assert "BrokenPipe" not in done.stderr
 
 
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_run_whose_reader_leaves_early_keeps_its_own_exit_code(
+    empty_desk: Path, as_json: list[str]
+) -> None:
+    for reply, code in ((say("Paris"), 0), (fail(400), 3)):
+        with Provider(lambda _, reply=reply: reply) as provider:
+            words = ["capitals", "-n", "1", "-m", f"x@{provider.url}", *as_json]
+            command = [Path(sys.executable).parent / "hotswap", *words]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                assert process.stdout is not None
+                assert process.stderr is not None
+                process.stdout.close()
+                said = process.stderr.read()
+            assert process.returncode == code, said
+            assert b"Broken" not in said
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("words", [["--help"], ["list"], ["run", "--help"]])
 def test_output_that_cannot_be_written_is_one_line_and_no_success(words: list[str]) -> None:
@@ -234,6 +258,22 @@ def test_a_working_directory_that_was_deleted_is_refused(empty_desk: Path, words
     )
     assert done.returncode == 2
     assert done.stderr == "hotswap: the working directory does not exist any more: change to one that does\n"
+
+
+def test_a_dry_run_without_the_models_key_shows_all_of_it_and_that_a_run_would_stop(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    words = ["capitals", "-m", "openai/gpt-5-mini", "-n", "2"]
+    assert main([*words, "--dry-run"]) == 0
+    *_, counted, stop = capsys.readouterr().out.splitlines()
+    assert counted == "2 rollouts: 1 cell. No model was called."
+    assert stop.startswith("A run would stop here: model 'openai/gpt-5-mini': the variable OPENAI_API_KEY")
+    assert main([*words, "--dry-run", "--json"]) == 0
+    (missing,) = json.loads(capsys.readouterr().out)["missing_keys"]
+    assert "export OPENAI_API_KEY=" in missing
+    assert main(words) == 2
+    assert missing in capsys.readouterr().err
 
 
 def test_a_dry_run_as_json_says_the_same_alone_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
