@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 SHORTEST = 8
 """A shorter value is no secret worth the name, and would be found in ordinary text."""
@@ -223,8 +224,12 @@ def _masked_assignment(match: re.Match[str]) -> str:
 
 
 def _forms(value: str) -> tuple[str, ...]:
-    """A value as it stands in text, and as it stands there after being quoted in JSON, the longest first."""
-    forms = {value}
+    """A value as it stands in text, as it stands there after being quoted in JSON, by whatever writer, and in an
+    address; the longest first."""
+    forms = {value, value.replace("/", "\\/"), quote(value, safe=""), quote(value), quote_plus(value)}
+    for style in ("\\u%04x", "\\u%04X"):  # writers that escape all that could stand in a page or an address
+        forms |= {"".join(c if c.isalnum() and c.isascii() else style % ord(c) for c in value)}
+        forms |= {"".join(style % ord(c) if c in "<>&'+=\"" or not c.isascii() else c for c in value)}
     for _ in range(NESTING + 1):  # the line that it stands in quotes it once more
         forms |= {
             json.dumps(form, ensure_ascii=ascii_only)[1:-1] for form in forms for ascii_only in (True, False)

@@ -151,6 +151,8 @@ class Stage:
         budget = settings.budget
         self._secrets: dict[str, str] = {}
         """By rollout, while it is played: what its program was given as a key."""
+        self._dropped: set[str] = set()
+        """What was said to be left out."""
         self._cut_by_budget = 0
         """Rollouts that the budget stopped before they were done."""
         self._budget = Budget(budget.cost, budget.tokens, budget.seconds, budget.in_flight == "finish")
@@ -367,6 +369,14 @@ class Stage:
         self.recorders.close(rollout.id)
         self._secrets.pop(rollout.id, None)
         self._cut_by_budget += trace.stop == "budget"
+        self._warn_of_dropped(trace)
+
+    def _warn_of_dropped(self, trace: Trace) -> None:
+        """Say what calls had to leave out: each kind once a run."""
+        for name in dict.fromkeys(name for call in trace.calls for name in call.dropped):
+            if name not in self._dropped:
+                self._dropped.add(name)
+                self._watch.say(f"left out on the way to the model of {trace.cell.name}: {name}")
 
 
 def _without_content(trace: Trace, error: Exception) -> Trace:

@@ -87,6 +87,8 @@ class Dialect(ABC):
     """Routes below the base address that belong to this dialect and are no turn: `/messages/count_tokens`."""
     version: ClassVar[str] = "/v1"
     """The path of the version segment, for an address that has none."""
+    unsaid: ClassVar[frozenset[str]] = frozenset()
+    """Values of a run's `sampling` that the dialect has no word for: they are left out."""
     conversation: ClassVar[str]
     """The field that holds the conversation."""
 

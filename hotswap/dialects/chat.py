@@ -206,7 +206,7 @@ class _Choice:
             return
         index, id = count(delta.get("index")) or 0, str(delta.get("id") or "")  # noqa: A001
         call = self._open.get(index)
-        if call is None or (id and call.id and id != call.id):
+        if call is None or (id and call.id and id != call.id) or (not id and call.is_followed_by(delta)):
             call = next((known for known in self._calls if id and known.id == id), None) or _Call()
             self._open[index] = call
             if call not in self._calls:
@@ -242,6 +242,11 @@ class _Call:
         if isinstance(function, dict):
             self._name = self._name or str(function.get("name") or "")
             self._parts.append(_read_arguments(function))
+
+    def is_followed_by(self, delta: Mapping[str, Any]) -> bool:
+        """Whether a delta without an id begins another call: it names a tool, and this one is whole."""
+        function = table(delta.get("function"))
+        return bool(self._name and function.get("name")) and parse("".join(self._parts)) is not None
 
     def read(self) -> ToolCall:
         return ToolCall(self.id, self._name, "".join(self._parts))

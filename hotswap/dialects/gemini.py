@@ -70,6 +70,7 @@ class Gemini(Dialect):
     )
     version: ClassVar[str] = "/v1beta"
     conversation: ClassVar[str] = "contents"
+    unsaid: ClassVar[frozenset[str]] = frozenset({"effort"})
 
     def match(self, path: str) -> str | None:
         return _tail(path, self.routes)

@@ -42,6 +42,7 @@ class Messages(Dialect):
     routes: ClassVar[tuple[str, ...]] = ("/messages",)
     helpers: ClassVar[tuple[str, ...]] = ("/messages/count_tokens", "/messages/batches")
     conversation: ClassVar[str] = "messages"
+    unsaid: ClassVar[frozenset[str]] = frozenset({"seed"})
 
     def helps(self, path: str) -> str | None:
         """A batch has routes of its own below that of the batches."""

@@ -36,6 +36,7 @@ class Responses(Dialect):
 
     routes: ClassVar[tuple[str, ...]] = ("/responses",)
     conversation: ClassVar[str] = "input"
+    unsaid: ClassVar[frozenset[str]] = frozenset({"stop", "seed"})
 
     def helps(self, path: str) -> str | None:
         """All routes below that of a call are beside: `compact`, `input_tokens`, and those of a stored answer."""

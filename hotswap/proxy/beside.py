@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 
@@ -10,7 +11,7 @@ from multidict import CIMultiDict
 
 from hotswap.dialects import Dialect, Route, known
 from hotswap.proxy.down import Down
-from hotswap.proxy.exchange import error_headers
+from hotswap.proxy.exchange import error_headers, refusal
 from hotswap.proxy.session import Session
 from hotswap.proxy.tape import Asked, Incoming, NotRecorded, Tape
 from hotswap.proxy.upstream import (
@@ -43,9 +44,17 @@ class Beside:
         asked = ask(request, raw)
         tape, started = Tape(asked, time.time()), time.monotonic()
         down = Down(request, tape)
+        task = asyncio.current_task()
+        assert task is not None
+        self._session.enter(task)
         try:
+            over = self._session.over()
+            if over is not None:
+                self._session.refuse(over)
+                return await self._say(down, 400, "limit_reached", refusal(over))
             return await self._answer(asked, path, down, request)
         finally:
+            self._session.leave(task)
             record = HelperRecord(request.method, path, tape.status, tape.started, time.monotonic() - started)
             self._session.note_helper(record)
             self._session.keep(tape)

@@ -261,7 +261,8 @@ def _edit(text: str, pairs: list[Pair], values: Mapping[str, Any], gone: set[str
     for place in reversed(range(len(pairs))):
         pair = pairs[place]
         if pair.name in gone:
-            following = pairs[place + 1].start if first and place + 1 < len(pairs) else None
+            kept = any(later.name not in gone for later in pairs[place + 1 :])
+            following = pairs[place + 1].start if first and kept else None
             start, end = (pair.before, pair.end) if following is None else (pair.start, following)
             text = text[:start] + text[end:]
         elif pair.name in values:

@@ -21,6 +21,8 @@ class Down:
     def __init__(self, request: web.BaseRequest, tape: Tape) -> None:
         self._request = request
         self.tape = tape
+        self.arrived = False
+        """All that makes the answer whole has been written."""
         self._response: web.StreamResponse | None = None
         self._sign: Sign | None = None
         self._quiet_s = 0.0

@@ -34,8 +34,18 @@ NO_RETRY = ("x-should-retry", "false")
 """Tells the official SDKs that we have repeated a call as often as it makes sense."""
 STATUS = {"timeout": 504, "replay": 400, "capture": 400}
 """What a program is told where nothing came from the provider; else 502."""
+RETRY_AFTER = ("Retry-After", "Retry-After-Ms")
 UNREADABLE = ("malformed", "redirect")
 """Errors of which the provider's own bytes would tell the program nothing."""
+SAID = {
+    "rate_limit": 429,
+    "overloaded": 503,
+    "auth": 401,
+    "bad_request": 400,
+    "context_length": 400,
+    "timeout": 504,
+}
+"""The status of an error that came as a success, where it is said in the program's words; else 502."""
 PATIENCE = 3
 """How often a program may learn that the same call failed, before it gets an error that ends it."""
 
@@ -75,14 +85,14 @@ class Exchange:
         try:
             response = await self._within_deadline(down)
         except (ConnectionError, asyncio.CancelledError) as error:
-            self._broken_off(error, tape)
+            self._broken_off(error, down)
             raise
         except Exception as error:  # noqa: BLE001 (a fault of ours is no fault of the program's)
             response = await self._break_down(error, down)
         finally:
             down.stop_signs()
             self._session.keep(tape)
-        if down.lost and not tape.cut:
+        if down.lost and not down.arrived and not tape.cut:
             self._session.lose(self._call, tape)
         return response
 
@@ -94,16 +104,18 @@ class Exchange:
             return await down.cut()
         return await self._say_error(down, 502, "server", fault.message)
 
-    def _broken_off(self, error: BaseException, tape: Tape) -> None:
+    def _broken_off(self, error: BaseException, down: Down) -> None:
+        if down.arrived:
+            return  # it hung up once it had all that it wanted
         if not self._call.busy:
-            self._session.lose(self._call, tape)
+            self._session.lose(self._call, down.tape)
         elif isinstance(error, ConnectionError):
             self._session.abandon(
                 self._call, "the program closed the connection before its answer was complete"
             )
         else:
             self._session.abandon(self._call, f"the call was broken off ({type(error).__name__})")
-        tape.cut = True
+        down.tape.cut = True
 
     async def _within_deadline(self, down: Down) -> web.StreamResponse:
         deadline = self._session.deadline
@@ -131,7 +143,7 @@ class Exchange:
             await asyncio.sleep(SLOW_S)
         if fault in (None, "slow", "cut"):
             return await self._repeat(down)
-        self._session.spoil(self._call)
+        self._session.spoil(self._call, int(fault) if fault.isdigit() else None)
         if fault == "drop":
             return await down.drop()
         type, words = TYPES.get(fault, "server"), "put in on purpose, by the setting chaos"  # noqa: A001
@@ -150,6 +162,8 @@ class Exchange:
                 return outcome
             if not await self._worth_repeating(outcome.error, repeats):
                 return await self._give_up(outcome, down)
+            if outcome.answer is not None:
+                self._session.pay(self._call, outcome.answer)
             repeats += 1
 
     async def _worth_repeating(self, error: ProviderError, repeats: int) -> bool:
@@ -225,28 +239,36 @@ class Exchange:
         first_byte_s = time.monotonic() - self._call.opened
         headers = headers_down(incoming.headers)
         body = inflate(inflater(incoming.headers), raw)
-        answer = self._read_error(incoming, body) if incoming.status >= 300 else None
+        answer = (
+            self._read_error(incoming, body)
+            if incoming.status >= 300
+            else self._foreign_error(body, incoming)
+        )
         translated = self._translated() if answer is None else None
         if translated is not None:
             raw = body = translated.whole(body)
             headers = headers_down(incoming.headers, rewritten=True)
             headers["Content-Type"] = "application/json"
+        foreign = answer is not None
         answer = answer or self._read_answer(body, incoming.status)
         if translated is not None:
             answer = replace(answer, usage=translated.usage)
             self._note_dropped(translated.dropped)
         self._session.note_try(self._call, incoming.status, time.monotonic() - started, answer.error)
         if answer.error is not None and (
-            incoming.status >= 300 or answer.error.retryable or answer.error.type == "malformed"
+            incoming.status >= 300 or answer.error.retryable or answer.error.type == "malformed" or foreign
         ):
             return self._failure(answer, incoming.status, headers, raw)
         if self._cuts:
-            self._session.spoil(self._call, answer)
+            self._session.spoil(self._call, incoming.status, answer)
             await down.begin(incoming.status, headers)
             return await down.cut(raw[: len(raw) // 2])
+        if down.begun and answer.error is None:
+            words = "the provider sent its answer in one piece, after a stream had been opened for it"
+            answer = replace(answer, error=ProviderError("malformed", words, incoming.status))
         self._session.conclude(self._call, answer, first_byte_s)
-        if down.begun:
-            return await self._say_unexpected(answer, down)
+        if down.begun and answer.error is not None:
+            return await self._say_error(down, 502, answer.error.type, answer.error.message)
         return await down.whole(incoming.status, headers, raw)
 
     def _failure(self, answer: Answer, status: int, headers: CIMultiDict[str], raw: bytes) -> Failure:
@@ -266,6 +288,18 @@ class Exchange:
             words = f"HTTP {incoming.status}, with words that could not be read: {error!r}"
             return Answer(error=ProviderError("server", words, incoming.status))
 
+    def _foreign_error(self, body: bytes, incoming: Incoming) -> Answer | None:
+        """Get the error that an endpoint of another dialect sent as a success; null where it is an answer."""
+        if self._spoken is self._dialect:
+            return None
+        try:
+            answer = self._spoken.read_answer(body)
+        except Exception:  # noqa: BLE001 (it is read once more, translated)
+            return None
+        if answer.error is None or answer.error.type == "empty":
+            return None
+        return replace(answer, error=replace(answer.error, status=incoming.status))
+
     def _read_answer(self, body: bytes, status: int) -> Answer:
         try:
             answer = self._dialect.read_answer(body)
@@ -278,6 +312,8 @@ class Exchange:
         self._call.given_up += 1
         self._session.conclude(self._call, failure.answer or Answer(error=failure.error))
         status, headers = failure.status, failure.headers
+        for name in RETRY_AFTER:
+            headers.popall(name, None)  # we have waited for it, or it is longer than anyone should
         if failure.body is not None and self._call.given_up < PATIENCE and not down.begun:
             headers.setdefault(*NO_RETRY)
             return await down.whole(status, headers, failure.body)
@@ -289,12 +325,6 @@ class Exchange:
         if down.begun:
             return await down.end(self._dialect.write_error_event(type, message))
         return await down.whole(status, error_headers(), self._dialect.write_error(status, type, message))
-
-    async def _say_unexpected(self, answer: Answer, down: Down) -> web.StreamResponse:
-        """A stream was asked for and has begun, and the provider answered in one piece."""
-        words = "the provider sent no stream although one was asked for"
-        error = answer.error or ProviderError("malformed", words)
-        return await self._say_error(down, 502, error.type, error.message)
 
     async def _relay(self, incoming: Incoming, down: Down, started: float) -> web.StreamResponse:
         """Pass a stream on as it comes."""
@@ -308,14 +338,15 @@ class Exchange:
             down.keep_alive(stream.assembler.keep_alive, self._policy.quiet_s)
         while (ready := await stream.read()) is not None:
             if self._cuts and ready:
-                self._session.spoil(self._call, Answer(usage=stream.answer().usage))
+                self._session.spoil(self._call, incoming.status, Answer(usage=stream.answer().usage))
                 return await down.cut(ready[: len(ready) // 2])
             if stream.ended:
                 self._conclude(stream, incoming.status, started)
             if ready:
                 await down.write(ready)
+            down.arrived = down.arrived or stream.ended
         if self._cuts:
-            self._session.spoil(self._call, stream.answer())
+            self._session.spoil(self._call, incoming.status, stream.answer())
             return await down.cut(stream.rest[: len(stream.rest) // 2])
         answer = self._conclude(stream, incoming.status, started)
         if answer.error is not None and answer.error.type == "truncated":

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator
 from hashlib import sha256
 from types import TracebackType
+from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -86,7 +87,7 @@ class Proxy:
         path, _, _ = request.raw_path.partition("?")
         if path == "/" and request.method in ("GET", "HEAD"):
             return web.Response(text="hotswap\n")
-        route = dialects.route(path)
+        route = dialects.route(unquote(path).rstrip("/"))
         if "upgrade" in request.headers.get("Connection", "").lower() and request.method == "GET":
             return _error(426, "upgrade_required", "no WebSocket here: send the same by POST")
         who = next((who for secret in _secrets(request) if (who := self._look_up(secret))), None)
@@ -168,13 +169,16 @@ async def _read(request: web.BaseRequest) -> bytes | None:
     if (request.content_length or 0) > BODY_LIMIT:
         return None
     parts, size = [], 0
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
     try:
         while part := await request.content.readany():
             parts.append(part)
             size += len(part)
             if size > BODY_LIMIT:
                 return None
-    except web.HTTPException as error:
+    except (web.HTTPException, web.RequestPayloadError) as error:
         raise UnreadableBody(f"the body is not {request.headers.get('Content-Encoding')}") from error
     return parts[0] if len(parts) == 1 else b"".join(parts)
 

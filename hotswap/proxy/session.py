@@ -32,7 +32,7 @@ from hotswap.proxy.capturing import Capturing
 from hotswap.proxy.chaos import Chaos
 from hotswap.proxy.tape import Source, Tape
 from hotswap.proxy.upstream import CallPolicy
-from hotswap.trace import BranchKind, CallRecord, CallTry, HelperRecord, Trace
+from hotswap.trace import OWN, BranchKind, CallRecord, CallTry, HelperRecord, Trace
 
 BODIES_KEPT = 8
 """Conversations that one session goes on with at a time, so that sub-agents do not push out the main one."""
@@ -102,8 +102,10 @@ class Call:
     keep: Callable[[], bool | None] | None = None
     """Keeps the tokens of its answer, and says whether its prompt breaks with the call before."""
 
-    def repeats(self, body: Body, dialect: Dialect) -> bool:
-        """Whether another request asks the same, be it in one piece where this one asked for a stream."""
+    def repeats(self, body: Body, dialect: Dialect, who: Pass) -> bool:
+        """Whether another request of the same agent asks the same, be it in one piece and not as a stream."""
+        if (who.kind, who.agent) != (self.talk.kind, self.talk.agent):
+            return False
         same = dialect is self.dialect and body.leaf == self.body.leaf and body.readable
         return same and _without_stream(body.fields) == _without_stream(self.body.fields)
 
@@ -119,8 +121,6 @@ class Session:
         """Set at the first refused call: a program that goes on after it may be ended."""
         self.called = asyncio.Event()
         """Set at the first call: the program is up."""
-        self.last_error: ProviderError | None = None
-        """Why the last call failed; null after a call that went well."""
         self.usage = Usage()
         self.turns = 0
         """Completed calls of the main agent."""
@@ -130,6 +130,8 @@ class Session:
         self._passes: list[Pass] = []
         self._graph = Graph(blobs=request.blobs)
         self._records: list[CallRecord] = []
+        self._errors: dict[int, ProviderError | None] = {}
+        """How each call ended, by its number."""
         self._helpers: list[HelperRecord] = []
         self._tools: dict[str, list[Any]] = {}
         self._tools_read: tuple[Any, str] | None = None
@@ -181,6 +183,14 @@ class Session:
         budget = self.request.budget
         return over or (budget.over() if budget and not budget.finish else None)
 
+    @property
+    def last_error(self) -> ProviderError | None:
+        """Why the last call of the main conversation failed; null where it went well. Titles and other side calls
+        decide nothing; where there are no others, the last of them does."""
+        kinds = self._graph.kinds(self._records)
+        ended = [(kinds[number] in OWN, number) for number in self._errors]
+        return self._errors[max(ended)[1]] if ended else None
+
     def refuse(self, limit: str) -> None:
         """Note that a call was refused."""
         self.stop = self.stop or limit
@@ -206,7 +216,7 @@ class Session:
         """Take a request into the graph. Gets the call that it is: a new one, one that failed tried again, one whose
         answer was lost (it has the `tape`); or the limit that it is refused for."""
         streams = route.dialect.streams(body.fields, route.tail)
-        lost = self._take_lost(body, route.dialect, streams)
+        lost = self._take_lost(body, route.dialect, streams, who)
         if lost is not None:
             return lost
         over = self.over()
@@ -217,7 +227,7 @@ class Session:
         if self._spent_turns(talk):
             return "turns"
         self._busy[talk] += 1
-        again = next((call for call in self._failed if call.repeats(body, route.dialect)), None)
+        again = next((call for call in self._failed if call.repeats(body, route.dialect, who)), None)
         if again is None:
             return self._record(body, path, route.dialect, who, streams, talk)
         self._failed.remove(again)
@@ -241,12 +251,13 @@ class Session:
         most = self.request.limits.turns
         return most is not None and talk.kind != "side" and self._turns[talk] + self._busy[talk] >= most
 
-    def _take_lost(self, body: Body, dialect: Dialect, streams: bool) -> Call | None:
+    def _take_lost(self, body: Body, dialect: Dialect, streams: bool, who: Pass) -> Call | None:
         if not self._lost:
             return None
         self._place(body, dialect)
         found = next(
-            (call for call in self._lost if call.streams is streams and call.repeats(body, dialect)), None
+            (call for call in self._lost if call.streams is streams and call.repeats(body, dialect, who)),
+            None,
         )
         if found is not None:
             self._lost.remove(found)
@@ -345,7 +356,7 @@ class Session:
             self._graph.use(node, record.kind, record.agent)
         if answer.id and record.outputs:
             self._leaf_by_answer[answer.id] = record.outputs[0]
-        self.last_error = answer.error
+        self._errors[call.number] = answer.error
         record.error = _error_record(answer.error) if answer.error else None
         if answer.error is None and call.keep is not None:
             record.token_break = call.keep()
@@ -361,7 +372,7 @@ class Session:
             self._settle(call)
             call.record.error = ErrorRecord("hotswap", "agent", "untranslatable", why)
 
-    def spoil(self, call: Call, answer: Answer | None = None) -> None:
+    def spoil(self, call: Call, status: int | None = None, answer: Answer | None = None) -> None:
         """Record that a call failed by our own misbehaviour; an answer that the provider gave is paid all the same.
 
         It is no fault of the provider's: a program that does not get over it has failed.
@@ -373,7 +384,8 @@ class Session:
             self._spend(call.record, answer)
         call.record.duration_s = (call.record.duration_s or 0.0) + time.monotonic() - call.opened
         call.record.error = ErrorRecord("hotswap", "agent", "chaos", f"{call.record.fault} on purpose")
-        self.last_error = None
+        call.record.tries.append(CallTry(status, call.record.duration_s, f"chaos {call.record.fault}"))
+        self._errors[call.number] = None
         self._failed.append(call)
 
     def capturing(self, call: Call, asking: Asking) -> Capturing | None:
@@ -411,6 +423,11 @@ class Session:
         self.usage = self.usage + answer.usage
         if self.request.budget is not None:
             self.request.budget.spend(answer.usage, spent)
+
+    def pay(self, call: Call, answer: Answer) -> None:
+        """Count what a try used whose answer is not the call's: it is asked for again."""
+        if not self._closed:
+            self._spend(call.record, answer)
 
     def note_try(
         self, call: Call, status: int | None, duration_s: float, error: ProviderError | None

@@ -67,7 +67,7 @@ class Stream:
             return None
         now = time.monotonic()
         self.first_byte_at = self.first_byte_at or now
-        ready = self._sift(self._pieces(data), now)
+        ready = self._sift(self._pieces(data))
         if self._incoming.at_end:  # the end came along: it goes on along with it
             self.rest = ready
             self._finish()
@@ -103,7 +103,7 @@ class Stream:
             self._complete = False
 
     def _finish(self, *, broken: bool = False) -> None:
-        self.rest += self._sift(self._last_pieces(broken=broken), time.monotonic()) + self._held
+        self.rest += self._sift(self._last_pieces(broken=broken)) + self._held
         self._held = b""
 
     def _last_pieces(self, *, broken: bool) -> list[Piece]:
@@ -114,11 +114,10 @@ class Stream:
         said += b"" if broken else self._rewriter.finish()
         return [*self._translated.feed(said), *self._translated.finish()]
 
-    def _sift(self, pieces: list[Piece], now: float) -> bytes:
+    def _sift(self, pieces: list[Piece]) -> bytes:
         ready = b""
         for piece in pieces:
             if piece.event is not None:
-                self._spoke_at = now
                 self._read(piece.event)
             self._held += piece.raw
             if self.ended or not self._complete:
@@ -129,6 +128,8 @@ class Stream:
         """Split into events. Compressed bytes are passed on as they come, behind the events in them."""
         plain = data if self._inflater is None else inflate(self._inflater, data)
         pieces = self._reader.feed(plain)
+        if any(piece.event is not None for piece in pieces):
+            self._spoke_at = time.monotonic()
         if self._rewriter is not None:
             said = b"".join(self._rewriter.feed(piece.event) for piece in pieces if piece.event is not None)
             return self._translated.feed(said)

@@ -81,7 +81,7 @@ def _relayed(session: Session, call: Call, tail: str, request: web.BaseRequest, 
     imposed = {name: value for name, value in imposed.items() if name not in dropped}
     body = call.body.change({**imposed, **asking.added}, [*dropped, *asking.left_out])
     address = dialect.address(tail, upstream.model)
-    _note(call, {**fields, **imposed}, dropped, dialect, address)
+    _note(call, {**fields, **imposed}, [*dropped, *_unsaid(session, dialect)], dialect, address)
     query = clean_query(request.raw_path.partition("?")[2])
     url = join(upstream.url, address, dialect.version, query)
     return Target(url, headers_up(request.headers, upstream, dialect), body, request.method)
@@ -101,7 +101,7 @@ def _translated(
     imposed = endpoint.impose(said.fields, model, _sampling(session))
     dropped = [name for name in upstream.drop if name in said.fields or name in imposed]
     sent = {name: value for name, value in {**said.fields, **imposed}.items() if name not in dropped}
-    _note(call, sent, [*said.dropped, *dropped], endpoint, said.tail)
+    _note(call, sent, [*said.dropped, *dropped, *_unsaid(session, endpoint)], endpoint, said.tail)
     call.record.translated = endpoint.name
     asking = _asking(session, sent)
     sent = {name: value for name, value in sent.items() if name not in asking.left_out} | dict(asking.added)
@@ -121,6 +121,12 @@ def whole_fields(call: Call) -> dict[str, Any]:
 
 def _sampling(session: Session) -> Mapping[str, Any]:
     return {**session.request.upstream.sampling, **session.request.sampling}
+
+
+def _unsaid(session: Session, endpoint: Dialect) -> list[str]:
+    """What the run sets and the endpoint's dialect cannot say."""
+    wanted = _sampling(session)
+    return [f"sampling.{name}" for name in sorted(endpoint.unsaid) if wanted.get(name) is not None]
 
 
 def _note(call: Call, sent: Mapping[str, Any], dropped: Iterable[str], dialect: Dialect, tail: str) -> None:
