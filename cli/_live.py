@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hotswap.cli._say import count
-from hotswap.columns import dollars
+from hotswap.columns import dollars, number
 from hotswap.progress import Progress
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _look(progress: Progress, width: int) -> RenderableType:
 def _facts(progress: Progress) -> list[str]:
     facts = []
     if progress.mean_reward is not None:
-        facts.append(f"mean reward {progress.mean_reward:.2f}")
+        facts.append(f"mean reward {number(progress.mean_reward)}")
     errors = ", ".join(f"{count} {who}" for who, count in sorted(progress.errors.items()))
     facts.append(count(progress.errors.total(), "error") + (f" ({errors})" if errors else ""))
     if progress.retried:

@@ -5,13 +5,14 @@ import json
 import time
 from pathlib import Path
 
+import pytest
 from _kit.evals import evaluate
 from _kit.provider import Provider, say
 from _kit.traces import scored
 from rich.console import Console
 
 from hotswap import Task
-from hotswap.cli._live import _look
+from hotswap.cli._live import _look, plain_line
 from hotswap.progress import Progress
 from hotswap.rollout import Rollout
 
@@ -59,3 +60,11 @@ def test_before_the_first_rollout_starts_there_is_no_bar() -> None:
     progress.start(rollout(1))
     console.print(_look(progress, 80))
     assert "0/4" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("mean", "shown"), [(0.5, "0.50"), (6.7e306, "6.7e+306"), (float("inf"), "inf"), (-1e20, "-1e+20")]
+)
+def test_a_mean_of_any_size_is_a_short_number(mean: float, shown: str) -> None:
+    progress = Progress(planned=1, scored=1, reward_sum=mean)
+    assert plain_line(progress).startswith(f"1/1 done, mean reward {shown}, 0 errors")
