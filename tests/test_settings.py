@@ -125,6 +125,52 @@ def test_hyphen_and_underscore_are_one_in_every_key_of_ours(desk: Desk) -> None:
     assert resolved.chosen["harness"][0].settings == {"max_turns": 4}
 
 
+def test_faults_of_every_kind_and_place_are_named_at_once(desk: Desk) -> None:
+    desk.write(
+        """
+        concurrency = 0
+        attempts = "many"
+        limit = 3
+        [sampling]
+        temperature = "hot"
+        [harness]
+        output_limit = "much"
+        [harness.loop]
+        tools = "hammer"
+        max_turn = 3
+        [runtime]
+        no_such = 1
+        """
+    )
+    problems = desk.problems({"model": "openai/x"})
+    named = [
+        "limit",
+        "concurrency",
+        "attempts",
+        "temperature",
+        "max_turn",
+        "output_limit",
+        "tools",
+        "no_such",
+    ]
+    assert len(problems) == len(named), problems
+    assert [name for name in named if not any(name in problem for problem in problems)] == []
+
+
+def test_a_value_that_the_harness_itself_refuses_is_named_with_the_others(desk: Desk) -> None:
+    desk.write("concurrency = 0\n[harness.loop]\nmax_turns = 0\n")
+    problems = desk.problems()
+    assert len(problems) == 2, problems
+    assert problems[1].startswith("harness 'loop': max_turns = 0")
+
+
+def test_settings_beside_a_name_that_is_not_found_are_looked_at_too(desk: Desk) -> None:
+    desk.write("[harness.loop]\nmax_turns = 'x'\n")
+    problems = desk.problems({"runtime": "lokal"})
+    assert [text for text in ("max_turns", "lokal") if text not in " ".join(problems)] == []
+    assert len(desk.problems({"harness": "lop"})) == 1, "of a harness that is not there nothing is said"
+
+
 def test_all_typos_of_a_file_are_named_at_once_with_line_and_suggestion(desk: Desk) -> None:
     desk.write(TYPOS)
     problems = desk.problems()

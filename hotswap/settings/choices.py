@@ -129,7 +129,16 @@ def configure(
         return ()
     unknown = unknown_settings(kind, chosen, layers, known)
     problems += unknown
-    return tuple(_typed(choice, known[choice.name], problems) for choice in chosen) if not unknown else ()
+    return tuple(_typed(choice, known[choice.name], problems) for choice in chosen)
+
+
+def refusals(chosen: Sequence[Choice]) -> Iterator[str]:
+    """List what the parts themselves say against their settings. They are built for it."""
+    for choice in chosen:
+        try:
+            choice.build()
+        except UsageError as error:
+            yield from (f"{choice.kind} {choice.name!r}: {problem}" for problem in error.problems)
 
 
 def unknown_settings(
@@ -275,13 +284,14 @@ def _no_setting(choice: Choice, name: str, where: str, known: Mapping[str, Colle
 
 
 def _typed(choice: Choice, known: Mapping[str, Option | None], problems: list[str]) -> Choice:
-    """Read each setting as its type. A model's are those of `[sampling]` and `[models]`."""
+    """Read each setting that the part has as its type. A model's are those of `[sampling]` and `[models]`."""
     if choice.entry is None:
         return _typed_model(choice, problems)
     settings = {}
     for name, value in choice.settings.items():
-        option = known[name]
-        assert option is not None
+        option = known.get(name)
+        if option is None:
+            continue
         try:
             settings[name] = _json(coerce(value, option.type))
         except ValueError as error:

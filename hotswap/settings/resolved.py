@@ -20,7 +20,7 @@ from hotswap import registry
 from hotswap.errors import UsageError, did_you_mean
 from hotswap.masking import is_masked, is_secret_name, secrets_in
 from hotswap.settings import closed
-from hotswap.settings.choices import Choice, configure, find, unknown_settings
+from hotswap.settings.choices import Choice, configure, find, refusals, unknown_settings
 from hotswap.settings.fields import DEFAULT_PARTS, Limits, Sampling, Settings, is_list, sections, sentences
 from hotswap.settings.layers import (
     SELECTORS,
@@ -40,6 +40,8 @@ from hotswap.settings.pairing import key_problems
 HIDDEN_NAMES = {"key", "url", "headers"}
 """Settings whose wrong value is not repeated in a message: it may hold a secret."""
 DEFAULTS = {kind: {"name": name} for kind, name in DEFAULT_PARTS.items()}
+BUILT = ("harness", "runtime")
+"""The parts that are built in this process: a taskset's worker builds that one."""
 HINTS: Mapping[Key, str] = {("tasks",): "; leave -n out for all tasks"}
 
 
@@ -103,24 +105,45 @@ def resolve(
     Relative paths, in whatever layer, are relative to `cwd`.
     """
     problems: list[str] = []
-    unfound: list[str] = []
     given = _layers(flags, files, environment, cwd)
     layers = tuple(_joined(_known(layer, problems), problems) for layer in given)
     problems += _masked_values(layers)
     settings = _build(layers, problems)
-    found: dict[str, tuple[Choice, ...]] = {}
-    chosen: dict[str, tuple[Choice, ...]] = {}
-    for kind in SELECTORS if settings else ():
-        names = getattr(settings, kind).name
-        problems += [] if names or kind not in DEFAULTS else [f"no {kind} chosen: {kind} names none"]
-        found[kind] = find(kind, names, layers, unfound)
-    for kind, parts in found.items() if not unfound else ():  # to import a part takes long: not for a typo
-        chosen[kind] = configure(kind, parts, layers, problems)
-    problems += unfound
+    readable = settings or _build_readable(layers)
+    chosen = _choose(readable, layers, problems) if readable else {}
     problems += key_problems(settings.models, chosen.get("model", ()), layers) if settings else ()
     if settings is None or problems:
         raise UsageError(*problems)
     return Resolved(settings, layers, chosen)
+
+
+def _choose(
+    settings: Settings, layers: Sequence[Layer], problems: list[str]
+) -> dict[str, tuple[Choice, ...]]:
+    """Get the chosen parts by kind. Of a kind with a name that is not found, nothing more is said."""
+    unfound: list[str] = []
+    found: dict[str, tuple[Choice, ...]] = {}
+    for kind in SELECTORS:
+        names, before = getattr(settings, kind).name, len(unfound)
+        problems += [] if names or kind not in DEFAULTS else [f"no {kind} chosen: {kind} names none"]
+        parts = find(kind, names, layers, unfound)
+        found |= {kind: parts} if len(unfound) == before else {}
+    chosen: dict[str, tuple[Choice, ...]] = {}
+    sound: list[Choice] = []
+    for kind, parts in found.items():
+        if unfound and not _is_set(kind, layers):  # to import a part takes long: not for a typo elsewhere
+            continue
+        before = len(problems)
+        chosen[kind] = configure(kind, parts, layers, problems)
+        sound += chosen[kind] if kind in BUILT and len(problems) == before else ()
+    problems += unfound
+    problems += refusals(sound) if problems else ()
+    return chosen
+
+
+def _is_set(kind: str, layers: Sequence[Layer]) -> bool:
+    """Whether a setting of this kind's parts is given."""
+    return any(item.key[0] == kind and item.key[1:] != ("name",) for layer in layers for item in layer.given)
 
 
 def _layers(
@@ -251,6 +274,22 @@ def _build(layers: Sequence[Layer], problems: list[str]) -> Settings | None:
         origins = {given.name: given.where for layer in layers for given in layer.given}
         problems += [_problem(dict(one), origins) for one in error.errors()]
         return None
+
+
+def _build_readable(layers: Sequence[Layer]) -> Settings | None:
+    """Get settings without the values that are wrong, to look at the parts all the same; null where that cannot be."""
+    try:
+        return Settings.model_validate(merge([DEFAULTS, *(tree(layer.given) for layer in layers)]))
+    except ValidationError as error:
+        faulty = [tuple(part for part in one["loc"] if isinstance(part, str)) for one in error.errors()]
+    if any(not key or key[0] in SELECTORS for key in faulty):
+        return None
+    kept = [[item for item in layer.given if not _overlaps(item.key, faulty)] for layer in layers]
+    return _build([replace(layer, given=tuple(given)) for layer, given in zip(layers, kept, strict=True)], [])
+
+
+def _overlaps(key: Key, others: Sequence[Key]) -> bool:
+    return any(key[: len(other)] == other[: len(key)] for other in others)
 
 
 def _problem(error: Mapping[str, Any], origins: Mapping[str, str]) -> str:
