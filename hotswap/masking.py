@@ -16,6 +16,8 @@ from urllib.parse import quote, quote_plus
 SHORTEST = 8
 """A shorter value is no secret worth the name, and would be found in ordinary text."""
 
+PLAIN = " !#$%()*,-.:;?@[]^_`{|}~"
+"""Characters that JSON writers leave as they are, also those that escape what has a meaning in HTML."""
 NESTING = 3
 """How often a value may have been quoted: arguments of a tool are JSON in JSON, and may be quoted again."""
 
@@ -228,8 +230,10 @@ def _forms(value: str) -> tuple[str, ...]:
     address; the longest first."""
     forms = {value, value.replace("/", "\\/"), quote(value, safe=""), quote(value), quote_plus(value)}
     for style in ("\\u%04x", "\\u%04X"):  # writers that escape all that could stand in a page or an address
-        forms |= {"".join(c if c.isalnum() and c.isascii() else style % ord(c) for c in value)}
-        forms |= {"".join(style % ord(c) if c in "<>&'+=\"" or not c.isascii() else c for c in value)}
+        for plain in (".-_~", PLAIN, PLAIN + "/", ""):
+            forms.add(
+                "".join(c if c.isascii() and (c.isalnum() or c in plain) else style % ord(c) for c in value)
+            )
     for _ in range(NESTING + 1):  # the line that it stands in quotes it once more
         forms |= {
             json.dumps(form, ensure_ascii=ascii_only)[1:-1] for form in forms for ascii_only in (True, False)

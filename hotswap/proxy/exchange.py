@@ -273,9 +273,11 @@ class Exchange:
 
     def _failure(self, answer: Answer, status: int, headers: CIMultiDict[str], raw: bytes) -> Failure:
         assert answer.error is not None
-        foreign = answer.error.type in UNREADABLE or (status >= 400 and self._spoken is not self._dialect)
+        foreign = answer.error.type in UNREADABLE or self._spoken is not self._dialect
         own = None if foreign or parse(raw) is None else raw
-        return Failure(answer.error, 502 if answer.error.type in UNREADABLE else status, headers, own, answer)
+        if answer.error.type in UNREADABLE or (own is None and status < 300):
+            status = SAID.get(answer.error.type, 502)
+        return Failure(answer.error, status, headers, own, answer)
 
     def _read_error(self, incoming: Incoming, body: bytes) -> Answer:
         if incoming.status < 400:
