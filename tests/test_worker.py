@@ -908,6 +908,44 @@ def test_a_load_that_ends_the_process_is_refused(tmp_path: Path) -> None:
     assert "bye" in (error.detail or "")
 
 
+FORKS = """
+@reward(timeout_s=20)
+{kind}def right(self, task, trace):
+    child = os.fork()
+    if child == 0:
+        {end}
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == {code}
+    return 1.0
+
+@metric
+def later(self):
+    pathlib.Path("FOLDER", str(os.getpid())).touch()
+    return 2.0
+"""
+
+
+@pytest.mark.parametrize("kind", ["", "async "], ids=["plain", "async"])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [("raise ValueError('in the copy')", 1), ("return 0.0", 0), ("sys.exit(3)", 3), ("sys.exit()", 0)],
+)
+def test_a_copy_of_the_worker_that_a_scorer_forks_ends_and_says_nothing(
+    tmp_path: Path, kind: str, end: str, code: int
+) -> None:
+    (tmp_path / "ran").mkdir()
+    body = FORKS.format(kind=kind, end=end, code=code).replace("FOLDER", str(tmp_path / "ran"))
+    scores = score(tmp_path, body)
+    assert (scores.error, scores.rewards["right"].value, scores.metrics["later"]) == (None, 1.0, 2.0)
+    assert len(list((tmp_path / "ran").iterdir())) == 1
+    assert ("in the copy" in said(tmp_path)) == ("copy" in end)
+
+
+def said(folder: Path) -> str:
+    """What the worker printed."""
+    log = folder / "worker.log"
+    return log.read_text() if log.exists() else ""
+
+
 def test_two_tasksets_share_one_process(tmp_path: Path) -> None:
     async def both() -> list[Scores]:
         async with Worker() as worker:

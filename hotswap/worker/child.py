@@ -30,6 +30,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -69,17 +70,29 @@ class TimeLimit(BaseException):
 
 
 class Channel:
-    """The worker's end of the socket that leads to the eval process."""
+    """The worker's end of the socket that leads to the eval process. A copy of the worker does not write."""
 
     def __init__(self, fd: int) -> None:
+        self._owner = os.getpid()
         self._socket = socket.socket(fileno=fd)
         self._socket.set_inheritable(False)
         self._writing = threading.Lock()
 
     def send(self, frame: Mapping[str, Any]) -> None:
+        self.end_copy()
         body = json.dumps(frame, allow_nan=False, separators=(",", ":")).encode()
         with self._writing:
             self._socket.sendall(len(body).to_bytes(4, "big") + body)
+
+    def end_copy(self, error: BaseException | None = None) -> None:
+        """End this process where a taskset's function forked it and let it come back to us, as Python would end it."""
+        if os.getpid() == self._owner:
+            return
+        if error is not None and not isinstance(error, SystemExit):
+            traceback.print_exception(error)
+        sys.stdout.flush()
+        code = error.code if isinstance(error, SystemExit) else int(error is not None)
+        os._exit(code if isinstance(code, int) else int(code is not None))
 
     def frames(self) -> Iterator[Any]:
         """Iterate over what the eval process sends, until it is gone."""
@@ -110,7 +123,8 @@ class Clock:
 class Loop:
     """An event loop in a thread of its own, for the async functions of all rollouts together."""
 
-    def __init__(self) -> None:
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(
@@ -122,22 +136,23 @@ class Loop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=self._loop.run_forever, name="async scoring", daemon=True).start()
-        asyncio.run_coroutine_threadsafe(_settle(outcome, limit_s, then), self._loop)
+        asyncio.run_coroutine_threadsafe(self._settle(outcome, limit_s, then), self._loop)
 
+    async def _settle(
+        self, outcome: Awaitable[Any], limit_s: float, then: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        import asyncio
 
-async def _settle(
-    outcome: Awaitable[Any], limit_s: float, then: Callable[[Any, BaseException | None], None]
-) -> None:
-    import asyncio
-
-    scope = asyncio.timeout(limit_s)
-    try:
-        async with scope:
-            value = await outcome
-    except BaseException as error:  # noqa: BLE001  (whatever an author's function raises is written down)
-        then(None, TimeLimit().with_traceback(error.__traceback__) if scope.expired() else error)
-    else:
-        then(value, None)
+        scope = asyncio.timeout(limit_s)
+        try:
+            async with scope:
+                value = await outcome
+        except BaseException as error:  # noqa: BLE001  (whatever an author's function raises is written down)
+            self._channel.end_copy(error)
+            then(None, TimeLimit().with_traceback(error.__traceback__) if scope.expired() else error)
+        else:
+            self._channel.end_copy()
+            then(value, None)
 
 
 @dataclass
@@ -163,7 +178,7 @@ class Child:
         """Calls that are not to begin."""
         self._opened: dict[int, Opened] = {}
         self._clock = Clock()
-        self._loop = Loop()
+        self._loop = Loop(channel)
 
     def serve(self) -> None:
         threading.Thread(target=self._listen, name="channel", daemon=True).start()
@@ -193,9 +208,11 @@ class Child:
                 self._channel.send({"id": call, "at": frame["op"]})
                 self._channel.send({"id": call, "ok": self._do(frame)})
         except UsageError as error:
+            self._channel.end_copy(error)
             detail = error.detail or told(error.__cause__)
             self._channel.send({"id": call, "problems": error.problems, "detail": detail})
         except (Exception, SystemExit) as error:  # noqa: BLE001  (a taskset's code may raise anything)
+            self._channel.end_copy(error)
             failure = explained(f"taskset {frame['taskset']['entry']['name']!r} failed", error)
             self._channel.send({"id": call, "problems": failure.problems, "detail": failure.detail})
 
@@ -264,6 +281,7 @@ class Child:
             try:
                 outcome = method.call(**arguments)
             finally:
+                self._channel.end_copy(sys.exception())
                 self._clock.stop()
                 signal.setitimer(
                     signal.ITIMER_REAL, 0
