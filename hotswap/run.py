@@ -31,7 +31,7 @@ from hotswap.exchanges.recorders import Recorders
 from hotswap.ids import new_id, new_name
 from hotswap.limits import Budget, WindDown
 from hotswap.lines import cannot_write
-from hotswap.masking import Masker
+from hotswap.masking import Masker, is_secret_name
 from hotswap.metrics import Summary, tabulate
 from hotswap.plan import rollouts
 from hotswap.planned import PlannedCell, PlannedRun
@@ -407,7 +407,9 @@ def _directory(run: PlannedRun, upstreams: Mapping[str, Upstream], command: Sequ
     info = RunInfo(
         settings.output.name if settings.output else name, run.resolved.to_toml(), _info(run, command)
     )
-    writer = RunDirectory.create(path, info, Masker({**run.resolved.secrets, **keys}))
+    handed = {name: value for each in run.cells for name, value in each.runtime.handed().items()}
+    named = {name: value for name, value in handed.items() if is_secret_name(name)}
+    writer = RunDirectory.create(path, info, Masker({**run.resolved.secrets, **named, **keys}))
     if settings.output is None:
         point_latest(settings.runs, path)
     else:

@@ -201,6 +201,9 @@ class Local(Runtime):
             await carry_through(box.close())
 
     @cached_property
+    def handed(self) -> dict[str, str]:
+        return dict(_named(self.env))
+
     def _environment(self) -> dict[str, str]:
         return environment(self.env)
 
@@ -230,10 +233,14 @@ def environment(extra: Iterable[str] = ()) -> dict[str, str]:
     """Get what a box has of the environment here: a list of allowed names, and what was asked for."""
     found = {name: value for name, value in os.environ.items() if name in PASSED or name.startswith("LC_")}
     found |= {"PATH": _path(), "TERM": "dumb", "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
-    for entry in extra:
+    return found | dict(_named(extra))
+
+
+def _named(entries: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """What `NAME` and `NAME=value` stand for."""
+    for entry in entries:
         name, given, value = entry.partition("=")
-        found[name] = value if given else os.environ[name]
-    return found
+        yield name, value if given else os.environ[name]
 
 
 def _path() -> str:

@@ -206,5 +206,9 @@ class Runtime(Part, ABC):
     def box(self, needs: Needs) -> AbstractAsyncContextManager[Box]:
         """A started box; on leaving, all its processes are gone and everything that it left is removed."""
 
+    def handed(self) -> Mapping[str, str]:
+        """The person's own variables that boxes are given. Those named as secrets are masked in all that is written."""
+        return {}
+
     def check(self) -> None:
         """Raise UsageError, naming the remedy, where this machine cannot provide such boxes."""
