@@ -200,10 +200,10 @@ class Local(Runtime):
         finally:
             await carry_through(box.close())
 
-    @cached_property
     def handed(self) -> dict[str, str]:
         return dict(_named(self.env))
 
+    @cached_property
     def _environment(self) -> dict[str, str]:
         return environment(self.env)
 
