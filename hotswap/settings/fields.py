@@ -64,7 +64,8 @@ class Limits(Section):
 
     turns: int | None = Field(default=None, ge=1)
     """Completed model calls of one conversation: the main one and each sub-agent's have their own count. Requests
-    without a system prompt are one conversation; those that a harness marks as side calls are not counted."""
+    without a system prompt are one conversation; those that a harness marks as side calls are not counted. The
+    metric `turns` counts the main conversation alone."""
     tokens: int | None = Field(default=None, ge=1)
     """Tokens of all its calls, read and written."""
     cost: float | None = Field(default=None, gt=0)
