@@ -1,8 +1,8 @@
 """Memory (PSS) of a wide run, and that the eval process stays flat.
 
-128 rollouts against a provider that takes 15 s, so that their calls are in flight together, and 500 at concurrency 128
-against one that takes 200 ms, where fewer are, since programs take turns to start: the whole tree may use 1.6 GiB. The eval process itself may use
-120 MiB, and as much after 2,000 rollouts as after 100 (within a tenth).
+128 rollouts against a provider that takes 15 s, so that their calls overlap, and 500 at concurrency 128 against one
+that takes 200 ms, where fewer do, since programs take turns to start: the whole tree may use 1.6 GiB. The eval process
+itself may use 120 MiB, and as much after 2,000 rollouts as after 100 (within a tenth).
 
     uv run --group dev python benchmarks/memory.py
 """
