@@ -43,8 +43,10 @@ def _offered(trace: Trace, node: Node) -> dict[str, Mapping[str, Any]] | None:
     if call is None or call.input is None:
         return None
     tools = trace.tools.get(call.tools or "", [])
-    named = [{**tool, **_inner(tool)} for tool in tools if isinstance(tool, dict)]
-    found = {str(tool["name"]): tool for tool in named if "name" in tool}
+    named: list[dict[str, Any]] = [{**tool, **_inner(tool)} for tool in tools if isinstance(tool, dict)]
+    if any("name" not in tool or "tools" in tool for tool in named):  # tools inside of others
+        return None
+    found: dict[str, Mapping[str, Any]] = {str(tool["name"]): tool for tool in named}
     return found if found or not tools else None
 
 

@@ -87,6 +87,8 @@ def test_a_call_that_fits_its_tool_is_not_counted(arguments: str, offer: object)
         ('{"x": 1}', {"name": "bash", "input_schema": {"properties": {"x": {"type": "STRING"}}}}),
         ("*** Begin Patch", {"type": "custom", "name": "bash"}),
         ("*** Begin Patch", {"type": "custom", "custom": {"name": "bash"}}),
+        ("{}", {"type": "namespace", "name": "mcp", "tools": [{"type": "function", "name": "bash"}]}),
+        ("{}", {"functionDeclarations": [{"name": "bash"}]}),
     ],
 )
 def test_what_a_tool_does_not_say_is_left_to_the_program(arguments: str, offer: object) -> None:
