@@ -49,7 +49,7 @@ class Instant(asyncio.Protocol):
     def __init__(self, events: int) -> None:
         self._events = events
         self._buffer = b""
-        self._whole, self._token = body(), event({"content": "token "})
+        self._whole, self._token = body(), event({"content": "word "})
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

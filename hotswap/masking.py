@@ -75,6 +75,7 @@ _PERHAPS = re.compile(
 )
 
 
+_PLAIN_RUN = re.compile("[A-Za-z0-9]+")
 _HINTS = (b"passw", b"passphrase", b"secret", b"credential", b"authorization", b"sig=", b"signature=")
 _KEY_HINTS = (b"_key", b"-key", b"apikey", b"key=")
 """What `_PERHAPS` finds has one of these in it, or one of two things more: see `_may_hold`."""
@@ -113,6 +114,8 @@ class Masker:
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self._forms: dict[str, tuple[str, ...]] = {}
+        self._cores: dict[str, bytes] = {}
+        """The longest part of each that no writer escapes: where it is not, no form of the secret is."""
         for name, value in (values or {}).items():
             self.add(name, value)
 
@@ -120,10 +123,12 @@ class Masker:
         """Know another secret."""
         if len(value) >= SHORTEST:
             self._forms[name] = _forms(value)
+            self._cores[name] = max(_PLAIN_RUN.findall(value), key=len, default="").encode()
 
     def forget(self, name: str) -> None:
         """Know a secret no longer, as when the rollout that it was good for is over."""
         self._forms.pop(name, None)
+        self._cores.pop(name, None)
 
     def text(self, text: str) -> tuple[str, int]:
         """Get text without its secrets, and how many were replaced."""
@@ -167,10 +172,12 @@ class Masker:
 
     def _touches(self, line: bytes) -> bool:
         """Whether a secret may be in the line; quick, since nearly all lines have none."""
-        forms = (form for forms in self._forms.values() for form in forms)
-        return any(form.encode("utf-8", "surrogatepass") in line for form in forms) or (
-            _may_hold(line) and bool(_PERHAPS.search(line))
-        )
+        for name, core in self._cores.items():
+            if core in line and any(
+                form.encode("utf-8", "surrogatepass") in line for form in self._forms[name]
+            ):
+                return True
+        return _may_hold(line) and bool(_PERHAPS.search(line))
 
 
 class _Walk:

@@ -164,9 +164,13 @@ def nothing(_constant: str) -> None:
     """What a number is that JSON does not know."""
 
 
+_decode = json.JSONDecoder(parse_constant=nothing).decode
+
+
 def parse(data: bytes | str) -> Any:
     """Read JSON; null where it is none, and in the place of a NaN or an infinity, which are none."""
     try:
-        return json.loads(data, parse_constant=nothing)
+        text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
+        return _decode(text)
     except (ValueError, RecursionError):
         return None
