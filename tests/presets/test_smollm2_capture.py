@@ -151,7 +151,7 @@ def test_programs_of_other_dialects_are_captured_too(stream: bool, tmp_path: Pat
         await bench.send("/v1/messages", messages)
         responses = {"model": "smollm2", "input": question, "max_output_tokens": 24, "stream": stream}
         await bench.send("/v1/responses", responses)
-        said = [node.text for node in bench.session._graph.nodes if node.sampled]
+        said = [node.text for node in bench.session._history.graph.nodes if node.sampled]
         found = kept()
         for one, text in zip(found, said, strict=True):
             assert (await bench.decode(one.output)).removesuffix(END) == text

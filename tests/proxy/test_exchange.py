@@ -115,7 +115,7 @@ async def test_a_whole_answer_that_did_not_arrive_is_sent_from_the_record_once()
             while not (calls := seat.trace().calls) or calls[0].finish is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             transport.abort()
-            while not seat.session._lost:  # noqa: ASYNC110
+            while not seat.session._repeats.any_lost:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         again = await seat.send(body)
         assert (len(again.text), len(seat.provider.posts)) == (30_000_000, 1)

@@ -1,0 +1,96 @@
+"""What one session has used: tokens, dollars, turns and time, against its limits and the run's budget."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hotswap.contracts.model import Prices
+from hotswap.limits import Budget, Limits, cost
+from hotswap.messages import Answer, Usage
+from hotswap.proxy.call import Talk
+from hotswap.trace import CallRecord
+
+
+class Account:
+    """Counts what calls use. Every try is paid for; turns are counted for each conversation apart."""
+
+    def __init__(self, limits: Limits, budget: Budget | None, prices: Prices | None) -> None:
+        self.usage = Usage()
+        self.turns = 0
+        """Completed calls of the main agent."""
+        self._limits = limits
+        self._shared = replace(limits, turns=None)
+        self._budget = budget
+        self._prices = prices
+        self._spent_usd = 0.0
+        self._turns: Counter[Talk] = Counter()
+        self._busy: Counter[Talk] = Counter()
+        """Calls that are being answered."""
+        self._started = time.monotonic()
+
+    def begin(self) -> None:
+        """Start the clock anew."""
+        self._started = time.monotonic()
+
+    @property
+    def deadline(self) -> float | None:
+        """When the time is up, on the clock of `time.monotonic`."""
+        return None if self._limits.seconds is None else self._started + self._limits.seconds
+
+    def over(self) -> str | None:
+        """Get the limit that is used up, whoever calls; null where another call may go up."""
+        elapsed = time.monotonic() - self._started
+        over = self._shared.over(0, self.usage.total, self._spent_usd, elapsed)
+        return over or (self._budget.over() if self._budget and not self._budget.finish else None)
+
+    def spent_turns(self, talk: Talk) -> bool:
+        """Whether a conversation has used up its turns, those counted that are being answered. Side calls take none."""
+        most = self._limits.turns
+        return most is not None and talk.kind != "side" and self._turns[talk] + self._busy[talk] >= most
+
+    def open(self, talk: Talk) -> None:
+        """Note that a call is being answered."""
+        self._busy[talk] += 1
+
+    def close(self, talk: Talk) -> None:
+        """Note that a call is not being answered any more."""
+        self._busy[talk] -= 1
+
+    def count_turn(self, talk: Talk) -> None:
+        """Count a completed call."""
+        self._turns[talk] += 1
+        self.turns += talk.kind == "main"
+
+    def spend(self, record: CallRecord, answer: Answer) -> None:
+        """Add what an answer used to its call, to the session and to the run."""
+        spent = 0.0 if record.replayed else cost(answer.usage, self._prices)
+        record.usage = record.usage + answer.usage
+        if spent is not None:
+            record.cost_usd = (record.cost_usd or 0.0) + spent
+            self._spent_usd += spent
+        self.usage = self.usage + answer.usage
+        if self._budget is not None:
+            self._budget.spend(answer.usage, spent)
+
+    def total_usd(self, records: Sequence[CallRecord]) -> float | None:
+        """Get what all calls cost together; null where that of one which may have been billed is not known."""
+        if not records:
+            return None
+        if self._prices is not None and self._prices.free:  # a call that was broken off, too
+            return self._spent_usd
+        if any(record.cost_usd is None and _may_be_billed(record) for record in records):
+            return None
+        known = self._prices is not None or all(record.replayed for record in records)
+        return self._spent_usd if known else None
+
+
+def _may_be_billed(record: CallRecord) -> bool:
+    """Whether a provider may charge for a call: not where it refused it, was not asked, or could not be reached."""
+    if record.replayed:
+        return False
+    if record.error is None or record.error.type in ("abandoned", "timeout"):
+        return True
+    return any(one.status is not None and one.status < 400 for one in record.tries)
