@@ -20,9 +20,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import time
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,6 +74,23 @@ class Place(NamedTuple):
     scored: bool
     journal: int
     """Offset of its journal line; -1 where it has none."""
+
+
+class Spans:
+    """Parts of a file, by where they begin and end: sixteen bytes each, as there may be a hundred thousand."""
+
+    def __init__(self) -> None:
+        self._starts, self._ends = array("Q"), array("Q")
+
+    def add(self, offset: int, length: int) -> None:
+        self._starts.append(offset)
+        self._ends.append(offset + length)
+
+    def sorted(self) -> Iterator[tuple[int, int]]:
+        """Iterate over start and end, by start."""
+        pairs = zip(self._starts, self._ends, strict=True)
+        in_order = all(a <= b for a, b in pairwise(self._starts))
+        return pairs if in_order else iter(sorted(pairs))
 
 
 class NoRun(UsageError):
@@ -193,36 +213,41 @@ class RunDirectory:
     def _places(self) -> dict[Key, Place]:
         """Where the rollouts that count stand, by what they are a result of."""
         places: dict[Key, Place] = {}
-        noted = self._noted()
-        for key, place in noted:
+        spans = Spans()
+        for key, place in self._noted():
             _keep(places, key, place)
-        for line, record in self._unjournaled(place for _, place in noted):
-            key = (record["cell"]["name"], record["task"]["id"], record["attempt"])
+            spans.add(place.offset, place.length)
+        for line, record in self._unjournaled(spans):
+            key = (sys.intern(record["cell"]["name"]), record["task"]["id"], record["attempt"])
             _keep(places, key, Place(line.offset, len(line.content), record["outcome"] == "scored", -1))
         return places
 
-    def _noted(self) -> list[tuple[Key, Place]]:
+    def _noted(self) -> Iterator[tuple[Key, Place]]:
         """What the journal says was finished, without what did not reach the disk."""
-        size = _size(self.path / TRACES)
-        noted: list[tuple[Key, Place]] = []
+        size, lost = _size(self.path / TRACES), self._lost()
         for line in _lines(self.path / JOURNAL):
             event = _parse(line) or {}
-            if event.get("event") == "lost":
-                noted = [(key, place) for key, place in noted if place.offset < event["offset"]]
-            elif event.get("event") == "finished" and event["offset"] + event["length"] <= size:
-                result = event["result"]
-                place = Place(event["offset"], event["length"], result["outcome"] == "scored", line.offset)
-                noted.append(((result["cell"], result["task"], result["attempt"]), place))
-        return noted
+            if event.get("event") != "finished" or event["offset"] + event["length"] > size:
+                continue
+            if any(line.offset < at and event["offset"] >= offset for at, offset in lost):
+                continue
+            result = event["result"]
+            place = Place(event["offset"], event["length"], result["outcome"] == "scored", line.offset)
+            yield (sys.intern(result["cell"]), result["task"], result["attempt"]), place
 
-    def _unjournaled(self, noted: Iterable[Place]) -> Iterator[tuple[Line, dict[str, Any]]]:
+    def _lost(self) -> list[tuple[int, int]]:
+        """Where the journal says that traces were lost, and from which offset of theirs on: few, if any."""
+        return [
+            (line.offset, event["offset"])
+            for line in _lines(self.path / JOURNAL)
+            if b'"lost"' in line.content and (event := _parse(line)) and event.get("event") == "lost"
+        ]
+
+    def _unjournaled(self, noted: Spans) -> Iterator[tuple[Line, dict[str, Any]]]:
         """The whole traces that no journal line speaks of: those that were written just before a kill."""
         path = self.path / TRACES
         at = 0
-        for start, end in [
-            *sorted((place.offset, place.offset + place.length) for place in noted),
-            (_size(path), 0),
-        ]:
+        for start, end in chain(noted.sorted(), [(_size(path), 0)]):
             if start > at:
                 yield from (
                     (line, record) for line in read_lines(path, at, start) if (record := _parse(line))
@@ -278,7 +303,10 @@ class RunWriter(RunDirectory):
             if event["event"] == "finished"
         ):
             self.journal({"event": "lost", "offset": size})
-        for line, record in list(self._unjournaled(place for _, place in self._noted())):
+        spans = Spans()
+        for _, place in self._noted():
+            spans.add(place.offset, place.length)
+        for line, record in list(self._unjournaled(spans)):
             self._note(line.offset, len(line.content), Result.of(Trace.from_json(record)))
 
     def close(self) -> None:
