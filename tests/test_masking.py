@@ -1,7 +1,9 @@
 """No secret is written: those that are known by their value, others by the name beside them."""
 
 import json
+import time
 from pathlib import Path
+from random import Random
 
 import pytest
 from _kit.check import check_trace
@@ -132,6 +134,73 @@ def test_what_an_address_carries_beside_the_place_is_masked_whatever_its_name() 
     assert masked_url("https://me:pass@h/v1") == "https://[secret:login]@h/v1"
     assert masked_url("http://127.0.0.1:8000/v1") == "http://127.0.0.1:8000/v1"
     assert secrets_in("https://me:pass@h/v1?a=b&c=") == {"login": "me:pass", "a": "b"}
+
+
+def test_a_long_text_is_not_searched_because_another_one_of_its_line_holds_a_secret() -> None:
+    line = json.dumps({"short": "API_KEY=abcdefghij", "long": "z" * 2_000_000}).encode()
+    began = time.process_time()
+    for _ in range(3):
+        json.dumps(json.loads(line))
+    plain = time.process_time() - began
+    began = time.process_time()
+    assert Masker().line(line)[1] == 1
+    assert time.process_time() - began < 10 * plain
+
+
+PIECES = (
+    *(
+        "API_KEY",
+        "api-key",
+        "token",
+        "access_token",
+        "GITHUB_TOKEN",
+        "_SECRET",
+        "passwd",
+        "PASSWORD=",
+        "export ",
+    ),
+    *(
+        "--",
+        "=",
+        ":",
+        " ",
+        '"',
+        "'",
+        '\\"',
+        "\\",
+        "\n",
+        "abcdefgh12",
+        "?",
+        "&",
+        "key",
+        "sig",
+        "signature",
+        "://",
+    ),
+    *(
+        "@",
+        "http",
+        "Bearer ",
+        "x-api-key",
+        "authorization",
+        "CREDENTIALS_2",
+        "_",
+        "1",
+        ",",
+        "\u00a0",
+        "\u00e9",
+    ),
+)
+
+
+def test_whatever_is_masked_is_seen_by_the_quick_look_before_it() -> None:
+    drawn, masker, masked = Random(7), Masker({"known": "sk-canary/0123+ab"}), 0
+    for _ in range(20_000):
+        text = "".join(drawn.choices((*PIECES, "sk-canary/0123+ab"), k=drawn.randint(2, 9)))
+        if masker.text(text)[0] != text:
+            masked += 1
+            assert masker.touches(text.encode()), text
+    assert masked > 1000
 
 
 def test_what_a_program_prints_of_its_environment_is_masked_by_name() -> None:
