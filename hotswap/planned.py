@@ -292,6 +292,7 @@ def _check(resolved: Resolved, ready: tuple[PlannedCell, ...], tasks: Mapping[st
         spoken = upstream.dialects if resolved.settings.capture is None else (capture.DIALECT,)
         problems += _capture_problems(each) if resolved.settings.capture else []
         problems += pairing_problems(each.cell, type(each.harness), spoken, wanted)
+        problems += _environment_problems(each, wanted)
         if isinstance(each.model, replay.ReplayModel):
             problems += each.model.problems(each.record, each.sampling, _wanted(resolved, each, tasks))
     if resolved.settings.output is not None:
@@ -305,6 +306,19 @@ def _check(resolved: Resolved, ready: tuple[PlannedCell, ...], tasks: Mapping[st
             ]
     if problems:
         raise UsageError(*dict.fromkeys(problems))
+
+
+def _environment_problems(each: PlannedCell, tasks: Sequence[Task]) -> list[str]:
+    """Say which tasks ask for a place that the runtime cannot give: the first one of each reason."""
+    refused: dict[str, list[str]] = {}
+    for task in tasks:
+        why = each.runtime.refuses(task.environment) if task.environment else None
+        if why is not None:
+            refused.setdefault(why, []).append(task.id)
+    return [
+        f"{each.cell.name}: task {ids[0]}" + (f" and {len(ids) - 1} more" if ids[1:] else "") + f": {why}"
+        for why, ids in refused.items()
+    ]
 
 
 def _capture_problems(each: PlannedCell) -> list[str]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import hotswap
+from hotswap.contracts.environment import Environment
 from hotswap.contracts.harness import Harness, Job
 from hotswap.contracts.runtime import Box, Command, File, Gate, Needs, Process, Result, Runtime
 from hotswap.contracts.task import Task
@@ -28,7 +29,7 @@ from hotswap.processes import carry_through
 from hotswap.provision import Program
 from hotswap.proxy.session import Session
 from hotswap.scoring import Scores, apply, beside
-from hotswap.trace import CellRecord, LaunchRecord, TaskRecord, Timing, Trace
+from hotswap.trace import BoxRecord, CellRecord, LaunchRecord, TaskRecord, Timing, Trace
 from hotswap.verdict import BROKEN_OFF, INTERRUPTED, Ending, Verdict, decide
 from hotswap.vitals import vitals
 
@@ -73,6 +74,10 @@ class Services(Protocol):
     def lineup(self, cell: str) -> Lineup: ...
     def session(self, rollout: Rollout) -> Session: ...
     async def score(self, rollout: Rollout, trace: Trace) -> Scores: ...
+    def say(self, text: str) -> None:
+        """Tell the person a line."""
+        ...
+
     def keep_output(self, rollout: Rollout, name: str, content: bytes) -> None:
         """Keep what the program printed beside the trace."""
         ...
@@ -130,12 +135,25 @@ def _blank(rollout: Rollout, lineup: Lineup) -> Trace:
 @asynccontextmanager
 async def _box(rollout: Rollout, lineup: Lineup, services: Services, trace: Trace) -> AsyncIterator[Box]:
     """A box with the task's files in it. A fault of the runtime in leaving it is noted beside what was scored."""
+    environment = rollout.task.environment or Environment()
+    with blame("runtime", "box"):
+        await lineup.runtime.prepare(environment, services.say)
     began = time.monotonic()
-    needs = Needs(rollout=rollout.id, gate=services.gate, mounts=lineup.program.mounts)
+    needs = Needs(
+        rollout=rollout.id,
+        run=rollout.run,
+        gate=services.gate,
+        mounts=lineup.program.mounts,
+        environment=environment,
+        network=lineup.runtime.policy(environment),
+    )
     opened = lineup.runtime.box(needs)
     with blame("runtime", "box"):
         box = await opened.__aenter__()
     trace.timing.box_s = time.monotonic() - began
+    made = box.made
+    trace.versions["image"] = made.image
+    trace.box = BoxRecord(made.runtime, str(needs.network), list(made.not_enforced))
     try:
         with blame("runtime", "setup"):
             await box.put({path: File(_bytes(content)) for path, content in rollout.task.files.items()})

@@ -88,6 +88,8 @@ async def execute(run: PlannedRun, watch: Watch, command: Sequence[str] = ()) ->
     async with AsyncExitStack() as stack:
         chosen = {each.cell.model.text: each.model for each in run.cells}
         upstreams = await stack.enter_async_context(models.served(chosen, watch.say))
+        for runtime in {id(each.runtime): each.runtime for each in run.cells}.values():
+            await stack.enter_async_context(runtime.running(watch.say))
         lineups = {each.cell.name: await _line_up(each, run, watch.say) for each in run.cells}
         proxy = await stack.enter_async_context(Proxy())
         writer = stack.enter_context(_directory(run, upstreams, command))
@@ -223,6 +225,9 @@ class Stage:
     async def score(self, rollout: Rollout, trace: Trace) -> Scores:
         taskset = self._cells[rollout.cell].cell.taskset
         return await self._run.tasksets[taskset.text].score(rollout.task, trace)
+
+    def say(self, text: str) -> None:
+        self._watch.say(text)
 
     def keep_output(self, rollout: Rollout, name: str, content: bytes) -> None:
         path = self._writer.logs(rollout.id) / name

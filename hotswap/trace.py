@@ -160,6 +160,8 @@ class CallRecord:
     """The answer came from a recorded run."""
     token_break: bool | None = None
     """Whether its prompt, in ids of tokens, does not extend the call before; null where none were captured."""
+    unread: str | None = None
+    """Why its request went up without its messages being read: they are not in the trace. Null where they are."""
 
 
 @dataclass
@@ -171,6 +173,30 @@ class HelperRecord:
     status: int | None
     started: float
     duration_s: float | None = None
+
+
+@dataclass
+class EgressRecord:
+    """A host that the box tried to reach by the way out that a list of hosts gives it."""
+
+    host: str
+    port: int
+    allowed: bool
+    count: int = 1
+    """How often it was tried."""
+
+
+@dataclass
+class BoxRecord:
+    """What the program ran in."""
+
+    runtime: str | None = None
+    """The runtime that made it, where the one of the cell chose another."""
+    network: str | None = None
+    """`open`, `closed`, or the hosts that could be reached."""
+    not_enforced: list[str] = field(default_factory=list)
+    """What was asked for and was not held."""
+    egress: list[EgressRecord] = field(default_factory=list)
 
 
 @dataclass
@@ -213,6 +239,7 @@ class Trace:
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
     timing: Timing = field(default_factory=Timing)
+    box: BoxRecord = field(default_factory=BoxRecord)
     versions: dict[str, str | None] = field(default_factory=dict)
     schema: int = SCHEMA
     unknown: dict[str, Any] = field(default_factory=dict)

@@ -16,7 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from hotswap.contracts.runtime import Box, Command, File, Files, Needs, PathError, Process, Runtime
+from hotswap.contracts.environment import Environment
+from hotswap.contracts.network import Network
+from hotswap.contracts.runtime import Box, Command, File, Files, Made, Needs, PathError, Process, Runtime
 from hotswap.errors import Fault, UsageError
 from hotswap.processes import Family, carry_through, entrust, release, remove_folder
 
@@ -61,6 +63,11 @@ class LocalBox(Box):
             "PWD": self.workdir,
             "GIT_CEILING_DIRECTORIES": str(folder),
         }
+        self._env |= needs.environment.env
+        asked = {
+            name: getattr(needs.environment, name) for name in ("cpus", "memory_mb", "storage_mb", "pids")
+        }
+        self.made = Made(not_enforced=tuple(name for name, value in asked.items() if value is not None))
         self._family = Family(f"box of rollout {needs.rollout}")
 
     async def start(self, command: Command) -> Process:
@@ -175,6 +182,10 @@ class Local(Runtime):
     """What its boxes are; for runtimes that are this one with a difference."""
 
     def check(self) -> None:
+        if not Network.parse(self.network or "open").open:
+            raise UsageError(
+                f"runtime.network = {self.network}: the local runtime cannot hold it; a box that closes is -r sandbox"
+            )
         for entry in self.env:
             name, given, _ = entry.partition("=")
             if KEYS.fullmatch(name):
@@ -185,6 +196,16 @@ class Local(Runtime):
                 raise UsageError(f"runtime.local.env: {name} is not set here; to set it, write {name}=value")
         if self.root is not None and not _usable(Path(self.root).expanduser()):
             raise UsageError(f"runtime.local.root: {self.root} is no folder that can be written")
+
+    def refuses(self, environment: Environment) -> str | None:
+        """Say what a folder of this machine cannot be: another file system, or closed."""
+        if environment.image or environment.dockerfile:
+            return "it is made for an image, which the local runtime cannot give: choose -r docker"
+        if environment.network is not None and not Network.parse(environment.network).open:
+            return f"it asks for network {environment.network}, which the local runtime cannot hold: choose -r sandbox"
+        if environment.user not in (None, _me()):
+            return f"it is to run as {environment.user}; the local runtime runs everything as {_me()}"
+        return None
 
     @asynccontextmanager
     async def box(self, needs: Needs) -> AsyncIterator[Box]:

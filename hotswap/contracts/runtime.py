@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
+from hotswap.contracts.environment import Environment
+from hotswap.contracts.model import Say
+from hotswap.contracts.network import OPEN, Network
 from hotswap.contracts.options import Part
+from hotswap.errors import UsageError
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
 
 OUTPUT_LIMIT = 1 << 20
 """Bytes that are kept of each output stream, half from its beginning and half from its end."""
@@ -110,12 +118,21 @@ class PathError(ValueError):
     """A path that cannot be put or got: it leads outside the box, is too long, or is no regular file."""
 
 
+class Accept(Protocol):
+    """Serves what connects to a listening socket, until the server that it returns is closed."""
+
+    async def __call__(self, listener: socket.socket) -> asyncio.AbstractServer: ...
+
+
 @dataclass(frozen=True)
 class Gate:
-    """Where the proxy listens on the host."""
+    """Where the proxy is reached."""
 
     host: str
     port: int
+    """On the host's loopback."""
+    accept: Accept
+    """Answers at a socket that was made to listen elsewhere, such as on a box's own loopback, as at its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +142,36 @@ class Needs:
     rollout: str
     """The rollout's id: labels whatever the runtime makes for it."""
     gate: Gate
+    run: str = ""
+    """The run's name, for labels."""
     mounts: tuple[Path, ...] = ()
     """Host folders that must be readable inside; `Box.locate` says where."""
+    environment: Environment = field(default_factory=Environment)
+    """What the task asks for."""
+    network: Network = OPEN
+    """What may be reached: what `Runtime.policy` made of the task's wish and the user's."""
+    egress: Accept | None = None
+    """Answers as the way out to the hosts that `network` names; null where it names none."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a box turned out to be."""
+
+    runtime: str | None = None
+    """The runtime that made it, where the one that was named chose another."""
+    image: str | None = None
+    """The image that it was made from, by its digest or id."""
+    not_enforced: tuple[str, ...] = ()
+    """What was asked for and is not held here, such as `memory`."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How a person looks into a box that was left, and how it is removed: each a command line."""
+
+    enter: str
+    remove: str
 
 
 class Process(ABC):
@@ -161,6 +206,8 @@ class Box(ABC):
     """Absolute path inside of the home folder: outside the working directory, private to this box."""
     url: str
     """The proxy as seen from inside, without a path."""
+    made: Made = Made()
+    """What it turned out to be."""
 
     @abstractmethod
     async def start(self, command: Command) -> Process:
@@ -195,12 +242,30 @@ class Box(ABC):
     def locate(self, path: Path) -> str:
         """Where a path below one of `Needs.mounts` is found inside."""
 
+    def keep(self) -> Kept | None:
+        """Let the box stand when it is left, its processes ended; null where this runtime cannot."""
+        return None
+
 
 class Runtime(Part, ABC):
     """The place where the program runs. It hands out boxes."""
 
     closed: ClassVar[bool] = False
     """Whether agent code is kept from the host and from other rollouts."""
+    default_network: ClassVar[str] = "open"
+    """What boxes may reach where the user says nothing."""
+    portable: ClassVar[bool] = False
+    """Boxes may lack every library of this machine: programs are mounted with all that they need."""
+
+    network: str | None = None
+    """What a box may reach beside the model: open, closed, or hosts such as pypi.org,*.debian.org."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        try:
+            Network.parse(self.network or self.default_network)
+        except ValueError as error:
+            raise UsageError(f"network = {self.network!r}: {error}") from None
 
     @abstractmethod
     def box(self, needs: Needs) -> AbstractAsyncContextManager[Box]:
@@ -212,3 +277,27 @@ class Runtime(Part, ABC):
 
     def check(self) -> None:
         """Raise UsageError, naming the remedy, where this machine cannot provide such boxes."""
+
+    def refuses(self, environment: Environment) -> str | None:  # noqa: ARG002
+        """Say why a task that asks for this cannot be played here; null where it can. Asked before a run begins."""
+        return None
+
+    def policy(self, environment: Environment) -> Network:
+        """Get what a box for such a task may reach: the stricter of what the task and the user say."""
+        own = Network.parse(self.network or self.default_network)
+        return own if environment.network is None else own.stricter(Network.parse(environment.network))
+
+    @asynccontextmanager
+    async def running(self, say: Say) -> AsyncIterator[None]:  # noqa: ARG002
+        """Hold what all boxes of a run share, such as a connection. Entered once, before the first of them."""
+        yield
+
+    async def prepare(self, environment: Environment, say: Say) -> None:
+        """Make ready what boxes for such tasks are made from, such as an image. Called before each; done once.
+
+        Raises Fault (runtime, box) where it cannot be had, saying which and who needs it.
+        """
+
+    async def clean(self) -> Sequence[str]:
+        """Remove what runs that are no more left here; get a line for each thing. Raises Fault for what remains."""
+        return ()

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from hotswap.contracts.environment import Environment
+
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
@@ -31,6 +33,8 @@ class Task:
     """Names of the slices that this task belongs to."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """What else scoring needs. Any JSON values."""
+    environment: Environment | None = None
+    """The place that the agent works in: image, resources, network; null: whatever the runtime gives."""
     problem: str | None = None
     """Why no rollout on it could be scored, with its place: a run that would use this task is refused."""
 
@@ -56,6 +60,8 @@ class Task:
             record["tags"] = list(self.tags)
         if self.data:
             record["data"] = dict(self.data)
+        if self.environment is not None:
+            record["environment"] = self.environment.to_json()
         if self.problem is not None:
             record["problem"] = self.problem
         return record
@@ -72,6 +78,7 @@ class Task:
             files={path: _unpack(content) for path, content in record.get("files", {}).items()},
             tags=tuple(record.get("tags", ())),
             data=record.get("data", {}),
+            environment=Environment.from_json(record["environment"]) if "environment" in record else None,
             problem=record.get("problem"),
         )
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from types import TracebackType
+from typing import TypeVar
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -19,18 +22,19 @@ from aiohttp import web
 from hotswap import dialects
 from hotswap.contracts.runtime import Gate
 from hotswap.dialects import Dialect, Route
+from hotswap.proxy.arrival import LARGE_BODY, Refused, receive
 from hotswap.proxy.beside import Beside, ask
+from hotswap.proxy.door import Door
 from hotswap.proxy.exchange import Exchange, error_headers, play_back, refusal
 from hotswap.proxy.session import Call, Pass, Session, SessionRequest
 from hotswap.proxy.upstream import Client
 from hotswap.proxy.way import NoWay, find_way
 
-BODY_LIMIT = 256 * 2**20
-LARGE_BODY = 4 * 2**20
-"""Bytes from which on a body is read in a thread."""
-HEADER_LIMIT = 64 * 2**10
-KEEP_ALIVE_S = 3600
+READERS = 4
+"""Threads for large bodies: work of another kind does not wait for them."""
 KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
+
+Result = TypeVar("Result")
 
 
 class Proxy:
@@ -46,18 +50,12 @@ class Proxy:
 
     async def __aenter__(self) -> Proxy:
         self._client = Client()
-        self._server = web.Server(
-            self._handle,
-            handler_cancellation=True,
-            access_log=None,
-            keepalive_timeout=KEEP_ALIVE_S,
-            max_line_size=HEADER_LIMIT,
-            max_field_size=HEADER_LIMIT,
-        )
+        self._server = Door(self._handle)
+        self._threads = ThreadPoolExecutor(READERS, "bodies")
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(self._server, "127.0.0.1", 0, backlog=4096)
         host, port = self._listener.sockets[0].getsockname()[:2]
-        self.gate = Gate(host, port)
+        self.gate = Gate(host, port, self._accept)
         return self
 
     async def __aexit__(
@@ -68,12 +66,16 @@ class Proxy:
             await session.close()
         await self._server.shutdown(timeout=1)
         await self._client.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def open(self, request: SessionRequest) -> Session:
         """Open a session for one rollout; whoever opens it closes it."""
         session = Session(request, self._admit)
         self._sessions.add(session)
         return session
+
+    async def _accept(self, listener: socket.socket) -> asyncio.AbstractServer:
+        return await asyncio.get_running_loop().create_server(self._server, sock=listener)
 
     def _admit(self, who: Pass, open: bool) -> None:  # noqa: A002
         """Let a secret in, or no more."""
@@ -93,17 +95,16 @@ class Proxy:
         who = next((who for secret in _secrets(request) if (who := self._look_up(secret))), None)
         if who is None:
             return _unauthorized(route.dialect if route else None)
+        self._server.know(request)
         if request.method == "GET" and path.endswith("/models"):
             return _models(who.session)
         self.reading += 1
         try:
-            raw = await _read(request)
-        except UnreadableBody as error:
-            return _refused(route, 400, "bad_request", str(error))
+            raw = await receive(request, self._threads)
+        except Refused as error:
+            return _refused(route, error)
         finally:
             self.reading -= 1
-        if raw is None:
-            return _refused(route, 413, "request_too_large", f"more than {BODY_LIMIT} bytes")
         if who.session.ended:  # while the body was read
             return _unauthorized(route.dialect if route else None)
         if route is None or not route.turn or request.method != "POST":
@@ -120,12 +121,7 @@ class Proxy:
         self, raw: bytes, who: Pass, route: Route, request: web.BaseRequest
     ) -> web.StreamResponse:
         session = who.session
-        large = len(raw) >= LARGE_BODY
-        body = (
-            await asyncio.to_thread(session.read, raw, route.dialect)
-            if large
-            else session.read(raw, route.dialect)
-        )
+        body = await self._aside(len(raw), lambda: session.read(raw, route.dialect))
         call = session.open(body, request.path, route, who)
         if isinstance(call, str):
             session.refuse(call)
@@ -145,11 +141,17 @@ class Proxy:
     ) -> web.StreamResponse:
         asked = ask(request, raw, route.dialect.name, call.number, call.record.agent)
         try:
-            way = find_way(session, call, route.tail, request)
+            way = await self._aside(len(raw), lambda: find_way(session, call, route.tail, request))
         except NoWay as error:
             session.reject(call, str(error))
             return write_error(route.dialect, 400, "bad_request", str(error))
         return await Exchange(session, call, way, self._client, asked).run(request)
+
+    async def _aside(self, size: int, work: Callable[[], Result]) -> Result:
+        """Do the work at once, or, where there is much of it, in a thread."""
+        if size < LARGE_BODY:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 def _secrets(request: web.BaseRequest) -> Iterator[str]:
@@ -164,31 +166,10 @@ def _secrets(request: web.BaseRequest) -> Iterator[str]:
         yield request.query["key"]
 
 
-async def _read(request: web.BaseRequest) -> bytes | None:
-    """Read the body, unpacked; null where it is larger than we take."""
-    if (request.content_length or 0) > BODY_LIMIT:
-        return None
-    parts, size = [], 0
-    if request.headers.get("Expect", "").lower() == "100-continue":
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0
-    try:
-        while part := await request.content.readany():
-            parts.append(part)
-            size += len(part)
-            if size > BODY_LIMIT:
-                return None
-    except (web.HTTPException, web.RequestPayloadError) as error:
-        raise UnreadableBody(f"the body is not {request.headers.get('Content-Encoding')}") from error
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-class UnreadableBody(Exception):
-    """A request's body is not what its headers say."""
-
-
-def _refused(route: Route | None, status: int, type: str, message: str) -> web.Response:  # noqa: A002
-    return write_error(route.dialect, status, type, message) if route else _error(status, type, message)
+def _refused(route: Route | None, why: Refused) -> web.Response:
+    if route is None:
+        return _error(why.status, why.type, why.message)
+    return write_error(route.dialect, why.status, why.type, why.message)
 
 
 def write_error(dialect: Dialect, status: int, type: str, message: str) -> web.Response:  # noqa: A002

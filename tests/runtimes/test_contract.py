@@ -9,6 +9,7 @@ import functools
 import inspect
 import json
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -53,8 +54,11 @@ async def gate() -> AsyncIterator[Gate]:
         await writer.drain()
         writer.close()
 
+    async def accept(listener: socket.socket) -> asyncio.AbstractServer:
+        return await asyncio.start_server(answer, sock=listener)
+
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        yield Gate("127.0.0.1", server.sockets[0].getsockname()[1])
+        yield Gate("127.0.0.1", server.sockets[0].getsockname()[1], accept)
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,12 @@ from hotswap.contracts.runtime import Command, File, Gate, Needs, PathError, Res
 from hotswap.errors import Fault, UsageError
 from hotswap.runtimes.local import Local, LocalBox
 
-NEEDS = Needs(rollout="r1", gate=Gate("127.0.0.1", 4321))
+
+async def nowhere(listener: socket.socket) -> asyncio.AbstractServer:
+    raise AssertionError("a local box needs no other way to the proxy")
+
+
+NEEDS = Needs(rollout="r1", gate=Gate("127.0.0.1", 4321, nowhere))
 
 
 async def shell(local: Local, script: str) -> Result:
@@ -133,7 +139,7 @@ from hotswap.processes import guard
 from hotswap.runtimes.local import Local
 
 async def make():
-    async with Local(root=sys.argv[1]).box(Needs(rollout="r1", gate=Gate("127.0.0.1", 4321))) as box:
+    async with Local(root=sys.argv[1]).box(Needs(rollout="r1", gate=Gate("127.0.0.1", 4321, None))) as box:
         return box.folder
 
 guard()
