@@ -16,8 +16,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from hotswap.dialects import nothing
+from hotswap.proxy.outline import TooMuch, weigh
 
 SPACE = re.compile(r"[ \t\n\r]*")
+ITEMS_LIMIT = 20_000
+"""New items of a conversation that are read in one body. A turn adds a few."""
 PREFIX_LEAST = 2_000
 """Bytes of conversation from which on it pays to remember them."""
 
@@ -66,7 +69,11 @@ class Body:
     """The graph's node that the conversation hangs below."""
     marks: list[Mark] = field(default_factory=list)
     placed: bool = False
-    """Its messages are in the graph."""
+    """Its messages are in the graph, or will never be."""
+    unread: str | None = None
+    """Why its conversation was not read, and is not in the graph; null where it was."""
+    unread_digest: bytes = b""
+    """What tells the conversation of one that was not read from others."""
     _ends: list[int] = field(default_factory=list)
     """Where each new item ends, in bytes of the conversation."""
     _head: str = ""
@@ -89,6 +96,7 @@ class Body:
     def give_up(self) -> None:
         """Take it for what it is on the wire, bytes, and no more."""
         blank = Body(self.raw)
+        self.unread = "its messages could not be read"
         for name in ("fields", "items", "continues", "leaf", "root", "marks", "_ends", "_head"):
             setattr(self, name, getattr(blank, name))
 
@@ -100,6 +108,11 @@ class Body:
     def readable(self) -> bool:
         """Whether it is a JSON object."""
         return bool(self._head)
+
+    def says_the_same(self, other: Body) -> bool:
+        """Whether it is the same conversation as another one; both have been placed."""
+        same = (self.leaf, self.unread_digest) == (other.leaf, other.unread_digest)
+        return same and self.readable and other.readable
 
     @property
     def remembered(self) -> bool:
@@ -124,20 +137,15 @@ class Body:
         known = {pair.name for pair in (*self._head_pairs, *self._tail_pairs)}
         head = _edit(self._head, self._head_pairs, values, gone, first=True)
         tail = _edit(self._tail, self._tail_pairs, values, gone, first=False)
-        added = [
-            f"{json.dumps(name)}: {json.dumps(value)}" for name, value in values.items() if name not in known
-        ]
-        if added:
-            brace = head.index("{") + 1
-            empty = not (known - gone)
-            head = head[:brace] + ", ".join(added) + ("" if empty else ", ") + head[brace:]
+        head = _add(head, {name: values[name] for name in values if name not in known}, not (known - gone))
         end = len(self.raw) - self._tail_size
         middle = memoryview(self.raw)[len(self._head_bytes) : end]
         return (head.encode(), middle, tail.encode()) if middle else (head.encode() + tail.encode(),)
 
 
 def read_body(raw: bytes, conversation: str, earlier: Iterable[Body] = ()) -> Body:
-    """Read a body whose field `conversation` is the list that grows, perhaps beyond an earlier one."""
+    """Read a body whose field `conversation` is the list that grows, perhaps beyond an earlier one. Raises TooMuch
+    where more of it is new than is read."""
     shared = [Shared(known, body) for body in earlier if (known := body.furthest(raw))]
     if shared:
         with suppress(*UNREADABLE):
@@ -156,6 +164,7 @@ class Shared(NamedTuple):
 
 
 def _read(raw: bytes, conversation: str) -> Body:
+    weigh(memoryview(raw))
     text = raw.decode()
     body = Body(raw, _head=text)
     at = _skip(text, 0)
@@ -183,6 +192,7 @@ def _read(raw: bytes, conversation: str) -> Body:
 def _continue(raw: bytes, shared: Shared) -> Body:
     earlier, marks = shared.body, shared.body.marks[: shared.marks]
     before = marks[-1].end
+    weigh(memoryview(raw)[len(earlier._head_bytes) + before :])
     text = raw[len(earlier._head_bytes) + before :].decode()
     body = Body(raw, leaf=marks[-1].leaf, continues=earlier, marks=marks)
     body._head, body._head_bytes = earlier._head, earlier._head_bytes
@@ -209,6 +219,8 @@ def _read_items(text: str, at: int, body: Body, before: int, first: bool) -> int
             at = _skip(text, _expect(text, at, ","))
         item, end = _scan(text, at)
         body.items.append(item)
+        if len(body.items) > ITEMS_LIMIT:
+            raise TooMuch(f"more than {ITEMS_LIMIT} new items")
         before += len(text[start:end].encode())
         body._ends.append(before)
         start = end
@@ -254,6 +266,22 @@ def _skip(text: str, at: int) -> int:
         return at
     found = SPACE.match(text, at)
     return found.end() if found else at
+
+
+def edit(text: str, pairs: list[Pair], values: Mapping[str, Any], gone: set[str]) -> str:
+    """Set fields in the text of a whole object, and leave out others."""
+    known = {pair.name for pair in pairs}
+    text = _edit(text, pairs, values, gone, first=True)
+    return _add(text, {name: values[name] for name in values if name not in known}, not (known - gone))
+
+
+def _add(text: str, values: Mapping[str, Any], empty: bool) -> str:
+    """Put fields at the beginning of an object, which may be empty."""
+    if not values:
+        return text
+    brace = text.index("{") + 1
+    added = ", ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in values.items())
+    return text[:brace] + added + ("" if empty else ", ") + text[brace:]
 
 
 def _edit(text: str, pairs: list[Pair], values: Mapping[str, Any], gone: set[str], *, first: bool) -> str:

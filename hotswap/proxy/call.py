@@ -60,7 +60,7 @@ class Call:
         """Whether another request of the same agent asks the same, be it in one piece and not as a stream."""
         if (who.kind, who.agent) != (self.talk.kind, self.talk.agent):
             return False
-        same = dialect is self.dialect and body.leaf == self.body.leaf and body.readable
+        same = dialect is self.dialect and body.says_the_same(self.body)
         return same and _without_stream(body.fields) == _without_stream(self.body.fields)
 
     def open_again(self, body: Body, streams: bool, talk: Talk) -> None:

@@ -9,8 +9,9 @@ from hotswap.blobs import Blobs
 from hotswap.dialects import Dialect, Route
 from hotswap.graph import Graph
 from hotswap.messages import Answer
-from hotswap.proxy.body import Body, read_body
+from hotswap.proxy.body import Body
 from hotswap.proxy.call import Pass, Talk
+from hotswap.proxy.skim import read_or_skim
 from hotswap.trace import CallRecord
 
 BODIES_KEPT = 8
@@ -27,7 +28,7 @@ class History:
 
     def read(self, raw: bytes, dialect: Dialect) -> Body:
         """Read a request's body, as far as it is new. Touches nothing: a large one may be read in a thread."""
-        return read_body(
+        return read_or_skim(
             raw, dialect.conversation, [known for by, known in tuple(self._bodies) if by is dialect]
         )
 

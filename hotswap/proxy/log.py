@@ -40,6 +40,7 @@ class Log:
             tools=self._note_tools(body.fields, dialect),
             agent=who.agent,
             kind=who.kind,
+            unread=body.unread,
         )
         self.calls.append(record)
         return Call(record, len(self.calls) - 1, body, dialect, streams, talk)
