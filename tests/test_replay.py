@@ -52,7 +52,7 @@ def deck(folder: Path, *pairs: tuple[Asked, str], loose: bool = False, rules: Ru
 
 
 def answers(of: Deck, *requests: Asked) -> list[str]:
-    return [of.take(request, NOW).answer.decode() for request in requests]
+    return [of.take(request, NOW).exchange.answer.decode() for request in requests]
 
 
 def test_a_request_is_answered_by_its_equal_in_whatever_order_they_come(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_order_of_keys_and_the_spelling_of_text_make_no_difference(tmp_path:
         dialect="chat",
         call=0,
     )
-    assert of.take(other, NOW).answer == b"1"
+    assert of.take(other, NOW).exchange.answer == b"1"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_masked_secret_is_equal_to_whatever_stands_in_its_place(tmp_path: Path
     of = Deck(found.exchanges, Rules(), False, "it")
     with pytest.raises(NotRecorded):
         of.take(asked(chat("use canary-value-0002 later")), NOW)
-    assert of.take(asked(chat("use canary-value-0002 now")), NOW).answer == b"1"
+    assert of.take(asked(chat("use canary-value-0002 now")), NOW).exchange.answer == b"1"
 
 
 def test_another_agent_another_route_and_one_call_too_many_are_said(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from hotswap.errors import StoreError
 from hotswap.exchanges.recorder import SCHEMA, About
+from hotswap.proxy.tape import Verdict
 
 FED = 1 << 16
 """Compressed bytes that are looked at together."""
@@ -38,6 +39,8 @@ class Exchange:
     cut: bool
     translated: bool
     fault: str | None
+    verdict: Verdict | None
+    """What was made of it; null for a route beside."""
     asked: tuple[tuple[str, str], ...]
     """The request's headers."""
     bodies: Bodies = field(repr=False)
@@ -155,6 +158,7 @@ def _exchange(record: Mapping[str, Any], data: bytes, at: int, bodies: Bodies) -
         number=record["n"],
         **{name: record[name] for name in ("started", "method", "path", "query", "dialect", "call", "agent")},
         **{name: record[name] for name in ("status", "cut", "translated", "fault")},
+        verdict=Verdict.from_json(said) if (said := record.get("verdict")) is not None else None,
         headers=_pairs(record["headers"]),
         asked=_pairs(record["asked"]),
         chunks=tuple(chunks),

@@ -150,6 +150,7 @@ class Recorder:
             "cut": tape.cut,
             "translated": tape.translated,
             "fault": tape.fault,
+            "verdict": tape.verdict.to_json() if tape.verdict is not None else None,
         }
         record = _line(header) + new + answer
         if self._mask(record) is not record:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from hotswap.capture.stream import as_stream
 from hotswap.dialects import parse
 from hotswap.messages import ProviderError
 from hotswap.proxy.stream import inflate, inflater
-from hotswap.proxy.tape import Incoming
+from hotswap.proxy.tape import Incoming, Played
 from hotswap.proxy.upstream import VERSION, Client, Target, headers_down, lower
 
 if TYPE_CHECKING:
@@ -131,4 +132,13 @@ async def read_all(incoming: Incoming) -> bytes:
     parts = [data]
     while data := await incoming.read():
         parts.append(data)
+    return b"".join(parts)
+
+
+async def read_played(played: Played) -> bytes:
+    """Get the body of a recorded answer, as far as it came."""
+    parts: list[bytes] = []
+    with suppress(ConnectionError):
+        while data := await played.read():
+            parts.append(data)
     return b"".join(parts)

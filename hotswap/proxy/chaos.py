@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from hotswap.dialects import Dialect
 
 SLOW_S = 5.0
 """How long a slow answer is held back."""
@@ -21,6 +25,25 @@ RETRY_AFTER_S = 1
 TYPES = {"400": "bad_request", "401": "auth", "408": "timeout", "429": "rate_limit", "503": "overloaded"}
 TYPES |= {"504": "timeout", "529": "overloaded"}
 """What a status stands for; any other for `server`."""
+
+
+class Misbehaviour(NamedTuple):
+    """An error as a provider would answer it."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def misbehave(fault: str, dialect: Dialect) -> Misbehaviour | None:
+    """Get what takes an answer's place; null where nothing does."""
+    if not fault.isdigit():
+        return None
+    status, headers = int(fault), {"Content-Type": "application/json"}
+    if fault == "429":
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    words = "put in on purpose, by the setting chaos"
+    return Misbehaviour(status, headers, dialect.write_error(status, TYPES.get(fault, "server"), words))
 
 
 class Chaos:

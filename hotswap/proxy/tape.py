@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from hotswap.messages import ProviderError, Usage
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,45 @@ class Asked:
     agent: str = "main"
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What was made of an answer, of which the bytes that the program got say less, or nothing."""
+
+    how: Literal["concluded", "spoilt", "abandoned"] = "concluded"
+    """The provider's answer or error; our own misbehaviour; broken off from our side of the provider."""
+    error: ProviderError | None = None
+    why: str = ""
+    """Of what was abandoned."""
+    status: int | None = None
+    """Of what was spoilt."""
+    tries: tuple[tuple[int | None, str | None], ...] = ()
+    """The status and the kind of error of each request to the provider."""
+    usage: Usage = field(default_factory=Usage)
+    """What all tries used."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Get it without what is not said."""
+        said: dict[str, Any] = {"how": self.how, "why": self.why, "status": self.status, "tries": self.tries}
+        said["error"] = asdict(self.error) if self.error else None
+        said["usage"] = asdict(self.usage) if self.usage != PLAIN.usage else None
+        return {name: value for name, value in said.items() if value not in (None, "", PLAIN.how, ())}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Verdict:
+        error, usage = record.get("error"), record.get("usage")
+        return cls(
+            record.get("how", PLAIN.how),
+            ProviderError(**error) if error else None,
+            record.get("why", PLAIN.why),
+            record.get("status"),
+            tuple((status, kind) for status, kind in record.get("tries", ())),
+            Usage(**usage) if usage else Usage(),
+        )
+
+
+PLAIN = Verdict()
+
+
 @dataclass
 class Tape:
     """A request and the answer that the program got, with its timing."""
@@ -42,6 +83,8 @@ class Tape:
     translated: bool = False
     fault: str | None = None
     """The misbehaviour that was put in on purpose."""
+    verdict: Verdict | None = None
+    """Null for a route beside."""
 
 
 class Incoming(Protocol):
@@ -66,6 +109,20 @@ class Incoming(Protocol):
         ...
 
 
+class Played(Incoming, Protocol):
+    """A recorded answer as it comes again."""
+
+    silent: bool
+    """The program got nothing, not even a status."""
+    cut: bool
+    fault: str | None
+    verdict: Verdict | None
+
+    def give_back(self) -> None:
+        """Note that it did not reach the program: the next request like this one gets it."""
+        ...
+
+
 class NotRecorded(Exception):
     """A source has no answer to this request; the message says why. It will have none the next time either.
 
@@ -73,5 +130,5 @@ class NotRecorded(Exception):
     """
 
 
-Source = Callable[[Asked], Awaitable[Incoming]]
+Source = Callable[[Asked], Awaitable[Played]]
 """Answers requests in a provider's place: a run that was recorded. Raises like `Incoming.read`, and NotRecorded."""

@@ -35,20 +35,10 @@ class Way:
     target: Target
     dialect: Dialect
     """The endpoint's."""
-    translation: Translation | None = None
-    fields: Mapping[str, Any] | None = None
-    """The request that is translated."""
-    model: str = ""
-    """What the endpoint is asked for, in a translated request."""
-    streams: bool = False
+    translated: Translated | None = None
+    """Turns what comes back into the program's dialect; null where it goes down as it comes."""
     capturing: Capturing | None = None
     """Takes the ids of tokens out of what comes back."""
-
-    def translated(self) -> Translated | None:
-        """Begin to translate one answer; null where it goes down as it comes."""
-        if self.translation is None or self.fields is None:
-            return None
-        return self.translation.open(self.fields, self.model, self.streams)
 
 
 def find_way(session: Session, call: Call, tail: str, request: web.BaseRequest) -> Way:
@@ -109,8 +99,7 @@ def _translated(
     headers = headers_up(request.headers, upstream, endpoint)
     headers["Content-Type"] = "application/json"
     target = Target(url, headers, (json.dumps(sent).encode(),))
-    capturing = session.capturing(call, asking)
-    return Way(target, endpoint, translation, fields, model, call.streams, capturing)
+    return Way(target, endpoint, said, session.capturing(call, asking))
 
 
 def whole_fields(call: Call) -> dict[str, Any]:

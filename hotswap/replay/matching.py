@@ -43,6 +43,10 @@ class Take:
     def is_call(self) -> bool:
         return self.exchange.call is not None
 
+    def give_back(self) -> None:
+        """It did not arrive: it can be given again."""
+        self.used = False
+
 
 class Deck:
     """What is recorded of one rollout, exchange by exchange, as it is being asked for again."""
@@ -54,7 +58,7 @@ class Deck:
         self._loose = loose
         self._where = where
 
-    def take(self, asked: Asked, at: float) -> Exchange:
+    def take(self, asked: Asked, at: float) -> Take:
         """Get the exchange that answers a request, sent at `at`. Raises NotRecorded where there is none."""
         row = [take for take in self._takes if _same_route(take.exchange, asked)]
         if not row:
@@ -63,7 +67,7 @@ class Deck:
         found = self._next(row, sent) if self._loose else self._equal(row, sent)
         if not found.used or found.is_call:
             found.used = True
-        return found.exchange
+        return found
 
     def _equal(self, row: Sequence[Take], sent: Read) -> Take:
         fresh = [take for take in row if not take.used]

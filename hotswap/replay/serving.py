@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from multidict import CIMultiDict
 
 from hotswap.exchanges.recorded import Exchange
-from hotswap.proxy.tape import Asked, Incoming, NotRecorded
+from hotswap.proxy.tape import Asked, NotRecorded, Played
 from hotswap.replay.matching import Deck
 
 BROKEN_OFF = "the recorded answer broke off here"
@@ -18,12 +18,16 @@ BROKEN_OFF = "the recorded answer broke off here"
 class Replayed:
     """A recorded answer on its way."""
 
-    def __init__(self, exchange: Exchange, timed: bool) -> None:
-        self.status = exchange.status or 502  # then the program got nothing, and gets no more now
+    def __init__(self, exchange: Exchange, timed: bool, give_back: Callable[[], None]) -> None:
+        self.silent = exchange.status is None
+        self.fault, self.verdict = exchange.fault, exchange.verdict
+        self.give_back = give_back
+        """Puts it back: the next request like this one gets it."""
+        self.status = exchange.status or 502  # of a route beside; a call is told nothing again
         headers = exchange.headers if exchange.status else (("Content-Type", "application/json"),)
         self.headers: Mapping[str, str] = CIMultiDict(headers)
         self._chunks: Sequence[tuple[float, bytes]] = [each for each in exchange.chunks if each[1]]
-        self._cut = exchange.cut or exchange.status is None
+        self.cut = exchange.cut or self.silent
         self._timed = timed
         self._began = time.monotonic()
         self._next = 0
@@ -37,7 +41,7 @@ class Replayed:
     async def read(self) -> bytes:
         await self.wait()
         if self._next == len(self._chunks):
-            if self._cut:
+            if self.cut:
                 raise ConnectionError(BROKEN_OFF)
             return b""
         self._next += 1
@@ -45,7 +49,7 @@ class Replayed:
 
     @property
     def at_end(self) -> bool:
-        return self._next == len(self._chunks) and not self._cut
+        return self._next == len(self._chunks) and not self.cut
 
     def close(self) -> None:
         self._chunks = self._chunks[: self._next]
@@ -60,10 +64,10 @@ class Player:
         self._timed = timed
         self._lacking = lacking
 
-    async def __call__(self, asked: Asked) -> Incoming:
+    async def __call__(self, asked: Asked) -> Played:
         if self._deck is None:
             raise NotRecorded(self._lacking)
-        exchange = self._deck.take(asked, time.time())
-        answer = Replayed(exchange, self._timed)
+        take = self._deck.take(asked, time.time())
+        answer = Replayed(take.exchange, self._timed, take.give_back)
         await answer.wait()
         return answer

@@ -5,6 +5,7 @@
     translated.feed(event), translated.finish() # its stream, in the program's dialect
     translated.whole(body)                      # or its answer in one piece
     translated.dropped                          # what could not be said
+    translated.begin()                          # another answer to the same request follows
 
 Everything goes through a neutral middle (`pivot`), so that a dialect is one file in `requests/` and one in `answers/`,
 and knows no other. What crosses: texts, instructions in their places, images and documents, tools with their calls and
@@ -53,18 +54,18 @@ class Translated:
     def __init__(
         self, program: str, endpoint: str, fields: Mapping[str, Any], model: str, stream: bool
     ) -> None:
-        self._dropped: set[str] = set()
+        self._unsaid: set[str] = set()
         self._program = program
         self._given = fields
         self._model = model
         self._opened = int(time.time())
         self._answers = _answers(endpoint)
-        asked = _requests(program).read(fields, self._dropped)
+        self._asked = asked = _requests(program).read(fields, self._unsaid)
         target = _requests(endpoint)
-        names = Names(asked.tools, target.KINDS)
+        self._names = Names(asked.tools, target.KINDS)
         self.fields: dict[str, Any] = {
             "model": model,
-            **target.write(asked, names, self._dropped),
+            **target.write(asked, self._names, self._unsaid),
             "stream": stream,
         }
         """The request for the endpoint."""
@@ -72,13 +73,19 @@ class Translated:
             self.fields["stream_options"] = {"include_usage": True}
         self.tail: str = target.TAIL
         """The endpoint's route below its base address."""
-        self._passage = Passage(names, asked.thoughts, self._unnamed, self._dropped)
+        self.begin()
+
+    def begin(self) -> Translated:
+        """Forget what has come of an answer: the request is sent again, and another one follows."""
+        self._dropped = set(self._unsaid)
+        self._passage = Passage(self._names, self._asked.thoughts, self._unnamed, self._dropped)
         self._reader = self._answers.Reader(self._dropped)
-        self._writer = _answers(program).Writer(asked)
+        self._writer = _answers(self._program).Writer(self._asked)
         self.content_type: str = self._writer.content_type
         """Of the stream that the program gets."""
         self._failed = False
         self._counted: Usage | None = None
+        return self
 
     @property
     def dropped(self) -> tuple[str, ...]:

@@ -14,17 +14,16 @@ from _kit.behind import QUICK, Seat, awaited, behind, talk
 from _kit.provider import Reply, fail, replace, say, stream
 from aiohttp import web
 from multidict import CIMultiDict
-from yarl import URL
 
 from hotswap.dialects import Route
 from hotswap.dialects.chat import Chat, ChatAssembler
 from hotswap.messages import Answer
+from hotswap.proxy.delivery import Delivery
 from hotswap.proxy.down import Down
-from hotswap.proxy.exchange import Exchange
+from hotswap.proxy.ending import Ending
 from hotswap.proxy.session import Call
+from hotswap.proxy.stream import Stream
 from hotswap.proxy.tape import Asked, Tape
-from hotswap.proxy.upstream import Target
-from hotswap.proxy.way import Way
 
 NERVOUS = replace(QUICK, quiet_s=0.05)
 
@@ -238,9 +237,10 @@ async def test_a_call_is_recorded_before_the_last_event_goes() -> None:
             down = Watching(request, Tape(asked, 0.0))
             down.call = call
             seen.append(down)
-            way = Way(Target(URL("http://127.0.0.1:9"), CIMultiDict(), ()), route.dialect)
-            exchange = Exchange(session, call, way, seat.proxy._client, asked)
-            return await exchange._relay(Told(say("hello")), down, 0.0)
+            told = Told(say("hello"))
+            await down.begin(told.status, CIMultiDict(told.headers))
+            delivery = Delivery(call, Ending(session, call), down)
+            return await delivery.stream(Stream(route.dialect, told, 10), told.status, 0.0)
 
         server = web.Server(answer)
         listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)

@@ -366,3 +366,23 @@ async def test_the_first_words_go_down_before_the_last_have_come() -> None:
             more.set()
             got += await response.read()
         assert b"message_stop" in got
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_that_is_begun_anew_has_nothing_of_the_one_before(stream: bool) -> None:
+    said = speak("chat", text="Looking.", thinking="Hm.", calls=[("c1", "read", {"path": "a"})])
+    translated, written = open_("messages", "chat"), list[bytes]()
+    for begun in (False, True):
+        translated = translated.begin() if begun else translated
+        if stream:
+            translated.feed(Event("", '{"choices": [{"delta": {"content": "of a try that failed"}}]}'))
+            translated.begin()
+            written.append(
+                b"".join(translated.feed(event) for event in events(b"".join(said.chunks or ())))
+                + translated.finish()
+            )
+        else:
+            written.append(translated.whole(said.body or b""))
+        assert translated.usage.input == 100
+    assert written[0] == written[1]
+    assert b"of a try" not in written[0]
