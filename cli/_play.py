@@ -7,17 +7,20 @@ import json
 import os
 import sys
 from contextlib import suppress
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hotswap.cli._ask import ask
 from hotswap.cli._interrupt import INTERRUPTED, Interrupts
 from hotswap.cli._live import Live, clock
+from hotswap.cli._runs import runs_folder
 from hotswap.cli._say import count, program, progress_console, result_console, tell, visible
 from hotswap.cli._tables import render
 from hotswap.columns import dollars, misbehaviour
 from hotswap.planned import PlannedRun, planned
 from hotswap.progress import Progress
 from hotswap.run import Report, Watch, execute
+from hotswap.store import LATEST
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +42,7 @@ def play(resolved: Resolved, line: Line) -> int:
             _say(console, "interrupted before the first rollout; nothing was written")
             return INTERRUPTED
         if line.json:
-            tell(json.dumps(report.summary.to_json(), indent=2, allow_nan=False))
+            tell(to_text(report.summary.to_json(), indent=2))
         else:
             render(report.summary, result_console(), _show_command(report))
             _say(console, f"run directory: {report.path}")
@@ -113,14 +116,9 @@ _WHY = {"budget": "the run's budget is spent", "pilot": "stopped after the pilot
 
 
 def _show_command(report: Report) -> str:
-    """The command that shows this run: the newest one is shown by default."""
-    runs = report.path.parent
-    newest = (
-        (runs / "latest").exists()
-        and (runs / "latest").resolve() == report.path.resolve()
-        and runs.name == "runs"
-    )
-    return f"{program()} show" if newest else f"{program()} show --run {report.path}"
+    """The command that shows this run: the newest one of the folder that is looked into is shown by default."""
+    looked_into = (runs_folder(None) / LATEST).resolve() == report.path.resolve()
+    return f"{program()} show" if looked_into else f"{program()} show --run {quote(str(report.path))}"
 
 
 def _say(console: Console, text: str) -> None:

@@ -319,6 +319,23 @@ def test_stated_prices_make_an_endpoint_priced() -> None:
     assert found.prices == Prices(input=1.0, output=2.0)
 
 
+@pytest.mark.parametrize(
+    ("prices", "free"),
+    [
+        (Prices(input=0.0, output=0.0), True),
+        (Prices(input=0.0, output=0.0, cached=0.0, cache_write=0.0), True),
+        (Prices(input=0.0, output=0.0, cached=0.1), False),
+        (Prices(input=0.0, output=0.0, cache_write=0.1), False),
+        (Prices(input=0.0), False),
+        (Prices(), False),
+        (Prices(input=0.0, output=0.0, above=10, beyond=Prices(input=0.0, output=0.0)), True),
+        (Prices(input=0.0, output=0.0, above=10, beyond=Prices(input=0.0, output=1.0)), False),
+    ],
+)
+def test_a_model_is_free_where_nothing_of_any_call_costs_anything(prices: Prices, free: bool) -> None:
+    assert prices.free is free
+
+
 def test_a_long_call_costs_the_prices_of_its_step() -> None:
     prices = ask()("anthropic/claude-sonnet-4-5").upstream.prices
     assert cost(Usage(input=200_000, output=1_000), prices) == pytest.approx(0.6 + 0.015)

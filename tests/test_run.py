@@ -346,6 +346,14 @@ def test_a_directory_that_holds_another_run_is_refused(tmp_path: Path, answering
     assert {path: path.read_bytes() for path in (tmp_path / "mine").iterdir() if path.is_file()} == before
 
 
+def test_the_command_that_shows_a_run_is_one_that_finds_it(tmp_path: Path, answering: Provider) -> None:
+    done = play(tmp_path, answering, "--runs", "my disk/runs", count=1)
+    (run,) = (path for path in (tmp_path / "my disk/runs").iterdir() if not path.is_symlink())
+    assert f"hotswap show --run 'my disk/runs/{run.name}'\n" in done.stdout
+    (tmp_path / "eval.toml").write_text('runs = "kept"')
+    assert play(tmp_path, answering, count=1).stdout.endswith("hotswap show\n")
+
+
 def test_a_pilot_plays_its_tasks_projects_the_rest_and_stops_without_a_terminal(
     tmp_path: Path, answering: Provider
 ) -> None:

@@ -1,6 +1,8 @@
 """`eval list` says what can be named, and what each takes."""
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -112,6 +114,15 @@ def test_a_runs_mean_has_the_digits_that_the_tables_have(
         for trace in traces:
             run.append(trace)
     assert "mean reward 0.33: " in said(capsys, "runs")
+
+
+def test_runs_are_listed_the_newest_first_whatever_they_are_called(
+    empty_desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for hour, name in enumerate(("m--1", "a--2", "z--3", "b--4")):
+        RunDirectory.create(empty_desk / "runs" / name, RunInfo(name, "", {})).close()
+        os.utime(empty_desk / "runs" / name / "run.json", (3600 * hour, 3600 * hour))
+    assert re.findall(r"^\w--\d", said(capsys, "runs"), re.MULTILINE) == ["b--4", "z--3", "a--2", "m--1"]
 
 
 @pytest.mark.parametrize("width", [1, 20, 40, 60, 100, 200])
