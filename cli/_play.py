@@ -42,7 +42,7 @@ def play(resolved: Resolved, line: Line) -> int:
             _say(console, "interrupted before the first rollout; nothing was written")
             return INTERRUPTED
         if line.json:
-            tell(to_text(report.summary.to_json(), indent=2))
+            tell(json.dumps(report.summary.to_json(), indent=2, allow_nan=False))
         else:
             render(report.summary, result_console(), _show_command(report))
             _say(console, f"run directory: {report.path}")
