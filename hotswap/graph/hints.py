@@ -59,7 +59,7 @@ def _find_asked(
         if not node.sampled or node.id not in owner:
             continue
         known = openings[id(owner[node.id])]
-        for line in (line for call in node.tool_calls for line in _lines(call.arguments)):
+        for line in (line for call in node.tool_calls for line in lines(call.arguments)):
             if line in wanted and line not in known:
                 for strand in wanted.pop(line):
                     strand.asked = strand.asked or node.id < strand.own[0]
@@ -69,13 +69,13 @@ def _find_returned(nodes: Sequence[Node], strands: Sequence[Strand], owner: dict
     """The last result with an answer's longest line in it returned every earlier answer that has it."""
     wanted: dict[str, list[Strand]] = {}
     for strand in strands:
-        said = max(_lines(nodes[strand.answer].text), key=len, default="")
+        said = max(lines(nodes[strand.answer].text), key=len, default="")
         if said and strand.answer in strand.own:
             wanted.setdefault(said, []).append(strand)
     for node in reversed(nodes):
         if node.role != "tool" or node.id not in owner:
             continue
-        for line in {line for text in _results(node.content) for line in _lines(text)} & wanted.keys():
+        for line in {line for text in _results(node.content) for line in lines(text)} & wanted.keys():
             if any(strand is owner[node.id] for strand in wanted[line]):
                 continue
             for strand in wanted.pop(line):
@@ -89,7 +89,7 @@ def _opening(nodes: Sequence[Node], strand: Strand) -> frozenset[str]:
         if nodes[at].role == "assistant" or len(found) > LINES:
             break
         if nodes[at].role == "user":
-            found.update(_lines("\n".join(texts(nodes[at].content))))
+            found.update(lines("\n".join(texts(nodes[at].content))))
     return frozenset(found)
 
 
@@ -102,7 +102,7 @@ def _results(content: Any) -> Iterator[str]:
             yield from _results(item)
 
 
-def _lines(text: str) -> Iterator[str]:
+def lines(text: str) -> Iterator[str]:
     """The lines of a text that are long enough to be told apart."""
     for phrase in phrases(text):
         for line in phrase.splitlines():

@@ -2,20 +2,21 @@
 
 The kind of the secret is final unless it is `main`. Of the conversations of a main secret, one is the agent's own: not
 one that a tool call asked for, nor one that began and ended while another waited for it, but the one with tools, then
-the one with most turns, then the last. Its other paths were left behind when the program shortened or rewrote its
-history. The rest are sub-agents, where a tool call asked for them, their answer came back as a tool's result, or they
-have several turns with tools; else they are side calls.
+the one with most turns, then the last. Its other paths are its own too, and `compacted` where it left them when it
+shortened its history. The rest are sub-agents, where a tool call asked for them, their answer came back as a tool's
+result, or they have several turns with tools; else they are side calls.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hotswap.graph.hints import Strand, find_hints
+from hotswap.graph.shortening import Shortening
 from hotswap.graph.threads import NONE, Secret, Thread, Threads, Use
 from hotswap.trace import Branch, BranchKind, CallRecord, Node
 
@@ -195,25 +196,36 @@ def _branches(
     outputs = Counter(node.call for node in nodes if node.sampled)
     follows: dict[int, int] = {}
     for party in ordered:
+        own: dict[int, int] = {}
+        shortening = Shortening(nodes, threads, ChainMap(own, follows))
         for strand in party.strands:
             kind, left = party.kind, strand is not party.strands[0]
             if left and kind == "main":
-                kind = _kind_beside(nodes, party, strand, threads.uses, outputs)
+                kind = _kind_beside(nodes, party, strand, threads.uses, outputs, shortening)
             drift = left and kind in (party.kind, "compacted") and _drifted(nodes, threads, strand, follows)
             for at in strand.own:
                 kinds[at] = kind
-                follows.setdefault(NONE if (parent := nodes[at].parent) is None else parent, at)
+                parent = NONE if (above := nodes[at].parent) is None else above
+                follows.setdefault(parent, at)
+                own.setdefault(parent, at)
             yield Branch(strand.leaf, kind, party.secret.agent, strand.forked, drift)
 
 
 def _kind_beside(
-    nodes: Sequence[Node], party: Party, strand: Strand, uses: dict[int, Use], outputs: Counter[int | None]
+    nodes: Sequence[Node],
+    party: Party,
+    strand: Strand,
+    uses: dict[int, Use],
+    outputs: Counter[int | None],
+    shortening: Shortening,
 ) -> BranchKind:
     """The kind of a path of the main conversation that it did not end with."""
     if strand.asked or strand.returned:
         return "subagent"
     choice = strand.own == [strand.answer] and outputs[nodes[strand.answer].call] > 1
-    return "side" if choice or party.strays(uses[strand.leaf]) else "compacted"
+    if choice or party.strays(uses[strand.leaf]):
+        return "side"
+    return "compacted" if shortening.left(strand) else "main"
 
 
 def _drifted(nodes: Sequence[Node], threads: Threads, strand: Strand, follows: dict[int, int]) -> bool:

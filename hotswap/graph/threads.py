@@ -72,6 +72,8 @@ class Threads:
         self.system: list[int] = []
         """The last node of the system prompt that each node stands below, or is part of."""
         self.uses: dict[int, Use] = {}
+        self.copies: set[int] = set()
+        """Earlier answers that a program sent along in another place than where they were given."""
         self._nodes = nodes
         self._echoed: list[int] = []
         """The thread of the last earlier answer that was sent along as a copy, on the path to each node."""
@@ -89,6 +91,8 @@ class Threads:
         parent = NONE if node.parent is None else node.parent
         prompt = node.role in PROMPTS and (parent == NONE or self.system[parent] == parent)
         copied = self._said.get(key.loose) if node.role == "assistant" else None
+        if copied is not None:
+            self.copies.add(node.id)
         inherited = self._echoed[parent] if parent != NONE else NONE
         self._echoed.append(inherited if copied is None else copied)
         self.system.append(node.id if prompt else self.system[parent] if parent != NONE else NONE)
