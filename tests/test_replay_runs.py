@@ -208,3 +208,22 @@ def test_a_tasks_last_try_is_what_is_replayed(tmp_path: Path) -> None:
     after = evaluate(tmp_path, "capitals", "-n", "1", "-m", "replay:latest")
     assert after.code == 0, after.stderr
     assert outcomes(after) == outcomes(before)
+
+
+def test_a_run_with_misbehaviour_is_replayed_to_the_same_outcomes_blames_and_faults(tmp_path: Path) -> None:
+    def ends(done: Done) -> list[Any]:
+        return sorted(
+            (one["task"]["id"], one["outcome"], (one["error"] or {}).get("blame"), one["reward"])
+            + tuple((call["fault"], (call["error"] or {}).get("type")) for call in one["calls"])
+            for one in done.traces
+        )
+
+    words = ("reverse_text", "-n", "12")
+    with Provider(lambda received: say("abc")) as provider:
+        chaos = ("--chaos", "500:0.3,cut:0.3", "-m", f"scripted@{provider.url}")
+        before = evaluate(tmp_path, *words, *chaos)
+    after = evaluate(tmp_path, *words, "-m", f"replay:{before.run.name}")
+    assert ends(after) == ends(before)
+    assert {call["fault"] for one in after.traces for call in one["calls"]} == {"500", "cut", None}
+    assert after.code == before.code
+    assert after.metrics["total"]["faults"] == before.metrics["total"]["faults"] > 0
