@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import sys
 from array import array
@@ -20,7 +19,7 @@ from typing import Any
 
 from hotswap.errors import ErrorRecord
 from hotswap.intervals import LARGE, LEVEL, Interval, mean_interval, mean_of, pass_at, percentile
-from hotswap.records import write
+from hotswap.records import to_text, write
 from hotswap.result import Result
 
 SCHEMA = 1
@@ -241,7 +240,7 @@ class Summary:
 
     def files(self) -> dict[str, str]:
         """The tables as the files of a run directory."""
-        text = json.dumps(self.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        text = to_text(self.to_json(), indent=2) + "\n"
         return {"metrics.json": text, "metrics.csv": self.to_csv(), "metrics.md": self.to_markdown()}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 import types
 from collections.abc import Callable
 from functools import cache
@@ -11,6 +13,19 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 T = TypeVar("T")
 
 PLAIN = frozenset({str, int, float, bool, type(None)})
+
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+def to_text(record: Any, indent: int | None = None) -> str:
+    """Get JSON values as text that any program can read. NaN is a ValueError.
+
+    Half of a surrogate pair is no character, and jq, orjson and Rust refuse a whole file for its escape: it is
+    spelled out, as a backslash and `ud835`.
+    """
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(record, ensure_ascii=False, separators=separators, allow_nan=False, indent=indent)
+    return text if text.isascii() else _LONE.sub(lambda half: rf"\\u{ord(half[0]):04x}", text)
 
 
 def write(value: Any) -> Any:

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 from hotswap.errors import StoreError, UsageError
 from hotswap.lines import Line, Lines, cannot_write, read_lines
 from hotswap.masking import Masker
+from hotswap.records import to_text
 from hotswap.result import Result
 from hotswap.trace import Trace
 
@@ -280,9 +281,7 @@ class RunWriter(RunDirectory):
 
     def conclude(self, files: Mapping[str, str]) -> None:
         """Write results.jsonl and the given files (the tables), each whole or not at all."""
-        lines = (
-            json.dumps(result.to_json(), separators=(",", ":"), allow_nan=False) for result in self.results()
-        )
+        lines = (to_text(result.to_json()) for result in self.results())
         self._replace(RESULTS, (f"{line}\n" for line in lines))
         for name, text in files.items():
             self.write(name, text)
@@ -449,7 +448,7 @@ def _parse(line: Line) -> dict[str, Any] | None:
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
-    return json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    return to_text(record).encode() + b"\n"
 
 
 def _size(path: Path) -> int:

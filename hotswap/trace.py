@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from hotswap.errors import ErrorRecord
 from hotswap.messages import ToolCall, Usage, texts
-from hotswap.records import read, write
+from hotswap.records import read, to_text, write
 
 SCHEMA = 1
 
@@ -272,12 +272,8 @@ class Trace:
         return {**record, **unknown}
 
     def to_line(self) -> bytes:
-        """One line of UTF-8 JSON with its newline. Lone surrogates are escaped; NaN is a ValueError."""
-        text = json.dumps(self.to_json(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        try:
-            return text.encode() + b"\n"
-        except UnicodeEncodeError:
-            return json.dumps(self.to_json(), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        """One line of UTF-8 JSON with its newline. A lone surrogate is spelled out; NaN is a ValueError."""
+        return to_text(self.to_json()).encode() + b"\n"
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Trace:

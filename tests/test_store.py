@@ -16,6 +16,7 @@ from _kit.traces import failed, fault, full, scored
 from hotswap.errors import StoreError, UsageError
 from hotswap.masking import Masker
 from hotswap.messages import Usage
+from hotswap.metrics import tabulate
 from hotswap.result import Result
 from hotswap.store import RunDirectory, RunInfo, RunWriter, locate, point_latest
 from hotswap.trace import Try
@@ -57,6 +58,23 @@ def test_what_was_appended_is_read_back_with_its_result(tmp_path: Path) -> None:
     assert list(back.traces([kept])) == [scored("fr")]
     for line in (tmp_path / "run/traces.jsonl").read_bytes().splitlines():
         check_trace(line)
+
+
+def test_no_file_of_a_run_holds_half_of_a_surrogate_pair(tmp_path: Path) -> None:
+    half = "math \ud835 end"
+    with new(tmp_path / "run") as run:
+        run.journal({"event": "started", "id": half})
+        results = [
+            run.append(failed("de", error=fault(message=half))),
+            run.append(scored("fr", answer=half)),
+        ]
+        run.conclude(tabulate(results).files())
+    written = {path.name: path.read_text("utf-8") for path in (tmp_path / "run").glob("*.json*")}
+    assert set(written) == {"journal.jsonl", "metrics.json", "results.jsonl", "run.json", "traces.jsonl"}
+    for name, text in written.items():
+        for line in text.splitlines() if name.endswith("l") else [text]:
+            json.dumps(json.loads(line), ensure_ascii=False).encode()
+    assert all(r"math \\ud835 end" in text for name, text in written.items() if name != "run.json")
 
 
 def test_a_result_comes_back_as_it_was_written() -> None:
