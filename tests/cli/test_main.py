@@ -19,8 +19,9 @@ from hotswap import Task, Taskset, reward
 
 class Slow(Taskset):
     def load(self):
+        began = time.monotonic()
         for number in range(1000):
-            while number > 500 and not os.path.exists("FOLDER/go"):
+            while number > 500 and not os.path.exists("FOLDER/go") and time.monotonic() < began + 60:
                 time.sleep(0.01)
             yield Task(id=str(number), prompt="Well?")
 
@@ -287,6 +288,18 @@ def test_a_dry_run_as_json_says_the_same_alone_on_stdout(capsys: pytest.CaptureF
     assert said["cells"] == [{"name": "capitals/loop/a@127.0.0.1:9:v1/local", "tasks": 52}]
     assert (said["attempts"], said["rollouts"]) == (2, 104)
     assert captured.err == ("taskset 'capitals': 100 tasks were asked for (-n), and 52 are all that it has\n")
+
+
+def test_a_dry_run_shows_what_a_model_sets_of_its_own_and_not_where_the_run_sets_it(
+    empty_desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = '[models.mine]\nurl = "http://127.0.0.1:9/v1"\nsampling = {temperature = 0.3, seed = 7}\n'
+    (empty_desk / "eval.toml").write_text(table)
+    assert main(["capitals", "-m", "mine", "--sampling.seed", "8", "--dry-run", "--json"]) == 0
+    settings = json.loads(capsys.readouterr().out)["settings"]
+    assert settings["model.mine.temperature"] == {"value": 0.3, "origin": "the model's preset or table"}
+    assert "model.mine.seed" not in settings
+    assert settings["sampling.seed"]["value"] == 8
 
 
 def test_fewer_tasks_than_asked_for_are_said_where_they_were_selected(
