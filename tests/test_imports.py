@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LAYERS = (
-    {"errors", "ids", "masking", "records", "contracts", "registry", "processes", "provision"},
+    {"errors", "ids", "masking", "records", "contracts", "registry", "processes", "provision", "doors"},
     {
         "messages",
         "trace",
