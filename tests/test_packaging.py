@@ -72,6 +72,11 @@ def test_the_wheel_runs_from_another_folder(
     assert "capitals" in done.stdout or "loop" in done.stdout or "hotswap" in done.stdout
 
 
+def test_the_first_command_installs_nothing_that_only_contributors_need() -> None:
+    assert set(PYPROJECT["dependency-groups"]) == {"dev"}
+    assert PYPROJECT["tool"]["uv"]["default-groups"] == []
+
+
 def test_the_wheel_carries_the_schema_and_the_licence(wheel_environment: Path) -> None:
     (site,) = (wheel_environment / "lib").glob("python3*/site-packages")
     assert (site / "hotswap" / "trace.schema.json").is_file()
