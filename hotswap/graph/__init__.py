@@ -69,6 +69,12 @@ class Graph:
         self._threads.answered(node, key, whole)
         return node.id
 
+    def take_back(self, answers: Iterable[int]) -> None:
+        """Make the answers of a call such that did not complete: nobody got them, and they are no turn."""
+        for node in answers:
+            self._broken.add(node)
+            self._threads.take_back(self.nodes[node])
+
     def use(self, leaf: int, kind: BranchKind, agent: str, tools: bool = False, model: str = "") -> None:
         """Note whose the path to `leaf` is. For a request: whether it offered tools, and the model it asked for."""
         self._threads.use(leaf, Secret(kind, agent), tools, model)

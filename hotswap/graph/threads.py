@@ -114,6 +114,11 @@ class Threads:
         if whole and node.call is not None and node.call not in self._counted:
             self._count(node.call, self.all[thread].conversation)
 
+    def take_back(self, node: Node) -> None:
+        """Count an answer no more."""
+        if node.call is not None and node.call in self._counted:
+            self._turns[self._counted.pop(node.call)] -= 1
+
     def use(self, leaf: int, secret: Secret, tools: bool, model: str) -> None:
         """Note that a request ended in `leaf`, or that it is an answer, and whose."""
         self._clock += 1
@@ -152,7 +157,7 @@ class Threads:
         found = self._starts.get((at, secret))
         self.of[node.id] = self._begin(at, secret, tools, model) if found is None else found
         if node.call is not None and node.call in self._counted:
-            self._turns[self._counted.pop(node.call)] -= 1
+            self.take_back(node)
             self._count(node.call, self.all[self.of[node.id]].conversation)
 
     def _begin(self, leaf: int, secret: Secret, tools: bool, model: str) -> int:

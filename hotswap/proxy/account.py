@@ -59,10 +59,10 @@ class Account:
         """Note that a call is not being answered any more."""
         self._busy[talk] -= 1
 
-    def count_turn(self, talk: Talk) -> None:
-        """Count a completed call."""
-        self._turns[talk] += 1
-        self.turns += talk.kind == "main"
+    def count_turn(self, talk: Talk, more: int = 1) -> None:
+        """Count a completed call, or one less."""
+        self._turns[talk] += more
+        self.turns += more if talk.kind == "main" else 0
 
     def spend(self, record: CallRecord, answer: Answer) -> None:
         """Add what an answer used to its call, to the session and to the run."""

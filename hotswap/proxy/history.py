@@ -62,6 +62,11 @@ class History:
         if answer.id and record.outputs:
             self._leaf_by_answer[answer.id] = record.outputs[0]
 
+    def take_back(self, record: CallRecord) -> None:
+        """Note that nobody got what was said in a call."""
+        self.graph.take_back(record.outputs)
+        record.outputs = []
+
     def _walk(self, body: Body, dialect: Dialect) -> None:
         previous = dialect.read_previous(body.fields)
         known = self._leaf_by_answer.get(previous) if previous else None

@@ -1,4 +1,8 @@
-"""Calls that a program may ask for again: a request that repeats one of them is no call of its own."""
+"""Calls that a program may ask for again: a request that repeats one of them is no call of its own.
+
+One whose whole answer was lost gets it from the record. Where the program has changed from a stream to an answer in one
+piece, or back, what was recorded is no answer for it: then the call has another try.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +45,9 @@ class Repeats:
             self._failed.remove(found)
         return found
 
-    def take_lost(self, body: Body, dialect: Dialect, streams: bool, who: Pass) -> Call | None:
-        """Get the call whose lost answer a request asks for in the same form. It is forgotten here."""
-        same = (call for call in self._lost if call.streams is streams)
-        found = next((call for call in same if call.repeats(body, dialect, who)), None)
+    def take_lost(self, body: Body, dialect: Dialect, who: Pass) -> Call | None:
+        """Get the call whose lost answer a request asks for, in whatever form. It is forgotten here."""
+        found = next((call for call in self._lost if call.repeats(body, dialect, who)), None)
         if found is not None:
             self._lost.remove(found)
         return found

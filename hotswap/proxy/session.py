@@ -156,11 +156,11 @@ class Session:
         """Take a request into the graph. Gets the call that it is: a new one, one that failed tried again, one whose
         answer was lost (it has the `tape`); or the limit that it is refused for."""
         dialect, streams = route.dialect, route.dialect.streams(body.fields, route.tail)
-        if self._repeats.any_lost:
-            self._history.place(body, dialect)
-            lost = self._repeats.take_lost(body, dialect, streams, who)
-            if lost is not None:
-                return lost
+        lost = self._find_lost(body, dialect, who)
+        if lost is not None and lost.streams is streams:
+            return lost
+        if lost is not None:
+            self._take_back(lost)
         over = self._account.over()
         if over is not None:
             return over
@@ -174,6 +174,22 @@ class Session:
             return self._log.open(body, path, dialect, who, streams, talk)
         again.open_again(body, streams, talk)
         return again
+
+    def _find_lost(self, body: Body, dialect: Dialect, who: Pass) -> Call | None:
+        if not self._repeats.any_lost:
+            return None
+        self._history.place(body, dialect)
+        return self._repeats.take_lost(body, dialect, who)
+
+    def _take_back(self, call: Call) -> None:
+        """Make an answer that nobody got a failed try: the turn is that of the next one."""
+        if call.record.outputs:
+            self._account.count_turn(call.talk, -1)
+        self._history.take_back(call.record)
+        call.tape = None
+        words = "its whole answer did not arrive, and was asked for in another form"
+        call.record.error = ErrorRecord("harness", "agent", "lost", words)
+        self._repeats.fail(call)
 
     def lose(self, call: Call, tape: Tape) -> None:
         """Note that a whole answer did not arrive in the program: it may ask for it again."""

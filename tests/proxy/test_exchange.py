@@ -17,6 +17,7 @@ from multidict import CIMultiDict
 
 from hotswap.dialects import Route
 from hotswap.dialects.chat import Chat, ChatAssembler
+from hotswap.limits import Limits
 from hotswap.messages import Answer
 from hotswap.proxy.delivery import Delivery
 from hotswap.proxy.down import Down
@@ -105,22 +106,52 @@ async def ask_and_never_read(seat: Seat, body: bytes) -> asyncio.BaseTransport:
     return transport
 
 
+async def lose_its_answer(seat: Seat, body: bytes) -> None:
+    """Ask, hang up once the answer is recorded, and wait until the session has noticed."""
+    transport = await ask_and_never_read(seat, body)
+    async with asyncio.timeout(20):
+        while not (calls := seat.trace().calls) or calls[0].finish is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        transport.abort()
+        while not seat.session._repeats.any_lost:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 @awaited
 async def test_a_whole_answer_that_did_not_arrive_is_sent_from_the_record_once() -> None:
     body = json.dumps({"model": "shown", "messages": talk("hi")}).encode()
     async with behind(say("x" * 30_000_000), say("new")) as seat:
-        transport = await ask_and_never_read(seat, body)
-        async with asyncio.timeout(20):
-            while not (calls := seat.trace().calls) or calls[0].finish is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-            transport.abort()
-            while not seat.session._repeats.any_lost:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await lose_its_answer(seat, body)
         again = await seat.send(body)
         assert (len(again.text), len(seat.provider.posts)) == (30_000_000, 1)
         assert len(seat.trace().calls) == 1
         assert (await seat.send(body)).text == "new"
         assert [call.error for call in seat.trace().calls] == [None, None]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@awaited
+async def test_a_lost_answer_that_is_asked_for_in_the_other_form_is_another_try_of_its_turn(
+    streams: bool,
+) -> None:
+    asked = {"model": "shown", "messages": talk("hi")}
+    forms = [asked, {**asked, "stream": True}]
+    said = {"index": 0, "delta": {"content": "x" * 30_000_000}, "finish_reason": "stop"}
+    last = {"choices": [said], "usage": {"prompt_tokens": 10, "completion_tokens": 5}}
+    large = stream([f"data: {json.dumps(last)}\n\n".encode(), b"data: [DONE]\n\n"])
+    first = large if streams else say("x" * 30_000_000)
+    async with behind(first, say("new"), say("end"), limits=Limits(turns=2)) as seat:
+        await lose_its_answer(seat, json.dumps(forms[streams]).encode())
+        again = await seat.send(forms[not streams])
+        assert again.status == 200
+        trace, [call] = seat.trace(), seat.trace().calls
+        assert (call.error, len(call.tries), call.usage.input) == (None, 2, 20)
+        assert (trace.turns, seat.session.turns, trace.usage) == (1, 1, call.usage)
+        assert [(branch.kind, trace.messages[branch.leaf].text) for branch in trace.branches] == [
+            ("main", "new")
+        ]
+        assert (await seat.ask("hi", "new", "on")).status == 200
+        assert (await seat.ask("hi", "new", "on", "end", "more")).status == 400
 
 
 @awaited
