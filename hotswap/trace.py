@@ -175,6 +175,8 @@ class HelperRecord:
     duration_s: float | None = None
 
 
+    error: ErrorRecord | None = None
+    """A fault of ours; what a provider answers is none."""
 @dataclass
 class EgressRecord:
     """A host that the box tried to reach by the way out that a list of hosts gives it."""

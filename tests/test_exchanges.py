@@ -1,6 +1,7 @@
 """The raw exchanges of a rollout: nothing is lost, no secret is in them, and what is sent again costs nothing."""
 
 import asyncio
+import gzip
 import json
 import random
 import time
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zstandard import ZstdCompressor
 
 from hotswap.errors import StoreError, UsageError
 from hotswap.exchanges.cassette import Recording, open_recording, save
@@ -73,6 +75,28 @@ def test_an_exchange_comes_back_as_it_was(tmp_path: Path) -> None:
         "main",
     )
     assert back.headers == (("Content-Type", "text/event-stream"),)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd", "br"])
+def test_a_packed_answer_is_kept_unpacked_so_that_what_is_secret_in_it_is_masked(
+    tmp_path: Path, coding: str
+) -> None:
+    plain = f"data: {SECRET}\n\n".encode() * 3
+    packed = {"gzip": gzip.compress, "zstd": ZstdCompressor().compress, "br": bytes}[coding](plain)
+    sent = tape({"messages": []}, packed[:20], packed[20:])
+    sent.headers = (("Content-Type", "text/event-stream"), ("content-encoding", coding))
+    [back] = record(tmp_path / "r.zst", sent).exchanges
+    assert back.answer == b"data: [secret:MY_TOKEN]\n\n" * 3
+    assert len(back.chunks) == 2
+    assert (dict(back.headers).get("content-encoding") == "br") == (coding == "br")
+    assert b"".join(data for _, data in sent.chunks) == packed
+
+
+def test_what_is_packed_and_cannot_be_unpacked_is_kept_as_it_came(tmp_path: Path) -> None:
+    sent = tape({"messages": []}, b"this is no gzip")
+    sent.headers = (("Content-Encoding", "gzip"),)
+    [back] = record(tmp_path / "r.zst", sent).exchanges
+    assert (back.answer, back.headers) == (b"this is no gzip", sent.headers)
 
 
 def test_a_conversation_comes_back_whole_though_only_what_is_new_is_kept(tmp_path: Path) -> None:

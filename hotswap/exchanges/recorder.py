@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hotswap.errors import StoreError
 from hotswap.exchanges.similar import Mask, Sent, differ, edits, moved_lengths, nearest
 from hotswap.masking import is_secret_name
+from hotswap.proxy.packed import NotPacked, TooLarge, UnknownCoding, Unpacker, coding_of
 from hotswap.proxy.tape import Tape
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ class Recorder:
             return
         number, self._count = self._count, self._count + 1
         size = len(tape.asked.body) + sum(len(data) for _, data in tape.chunks)
-        if size < LARGE or not self._in_thread(lambda: self._keep(number, tape, _new_compressor())):
+        large = size >= LARGE or bool(coding_of(dict(tape.headers)))  # who knows what is packed in it
+        if not large or not self._in_thread(lambda: self._keep(number, tape, _new_compressor())):
             self._keep(number, tape, compressor())
 
     def close(self) -> None:
@@ -129,7 +131,7 @@ class Recorder:
             self._file = -1
 
     def _keep(self, number: int, tape: Tape, zstd: ZstdCompressor) -> None:
-        asked, pieces = tape.asked, [data for _, data in tape.chunks]
+        asked, (pieces, headers) = tape.asked, _unpacked(tape)
         base, new = self._new_in(number, asked.body)
         answer = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         header = {
@@ -145,8 +147,8 @@ class Recorder:
             "base": base,
             "body": len(new),
             "status": tape.status,
-            "headers": _harmless(tape.headers),
-            "chunks": [(round(at, 4), len(data)) for at, data in tape.chunks],
+            "headers": _harmless(headers),
+            "chunks": [(round(at, 4), len(data)) for (at, _), data in zip(tape.chunks, pieces, strict=True)],
             "cut": tape.cut,
             "translated": tape.translated,
             "fault": tape.fault,
@@ -193,6 +195,21 @@ class Recorder:
                 self._error = error
                 with contextlib.suppress(OSError):  # then it is passed over when the file is read
                     os.ftruncate(self._file, self._size)
+
+
+def _unpacked(tape: Tape) -> tuple[list[bytes], Sequence[tuple[str, str]]]:
+    """Get an answer's pieces and headers so that what is in it can be read, and masked; as they went to the program
+    where they were not packed, or cannot be unpacked."""
+    pieces = [data for _, data in tape.chunks]
+    coding = coding_of(dict(tape.headers))
+    if not coding:
+        return pieces, tape.headers
+    try:
+        unpacker = Unpacker(coding)
+        plain = [b"".join(unpacker.feed(data)) for data in pieces]
+    except (NotPacked, TooLarge, UnknownCoding):
+        return pieces, tape.headers
+    return plain, [(name, value) for name, value in tape.headers if name.lower() != "content-encoding"]
 
 
 @cache

@@ -10,6 +10,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from hotswap.dialects import Dialect, Route, known
+from hotswap.errors import ErrorRecord
 from hotswap.proxy.down import Down
 from hotswap.proxy.exchange import error_headers, refusal
 from hotswap.proxy.session import Session
@@ -44,20 +45,32 @@ class Beside:
         asked = ask(request, raw)
         tape, started = Tape(asked, time.time()), time.monotonic()
         down = Down(request, tape)
+        record = HelperRecord(request.method, path, None, tape.started)
         task = asyncio.current_task()
         assert task is not None
         self._session.enter(task)
         try:
-            over = self._session.over()
-            if over is not None:
-                self._session.refuse(over)
-                return await self._say(down, 400, "limit_reached", refusal(over))
-            return await self._answer(asked, path, down, request)
+            return await self._within_limits(asked, path, down, request)
+        except ConnectionError:
+            raise  # the program is gone
+        except Exception as error:  # noqa: BLE001 (a fault of ours is no fault of the program's)
+            words = f"the proxy broke down: {error!r}"
+            record.error = ErrorRecord("hotswap", "agent", "proxy", words)
+            return await down.cut() if down.begun else await self._say(down, 502, "server", words)
         finally:
             self._session.leave(task)
-            record = HelperRecord(request.method, path, tape.status, tape.started, time.monotonic() - started)
+            record.status, record.duration_s = tape.status, time.monotonic() - started
             self._session.note_helper(record)
             self._session.keep(tape)
+
+    async def _within_limits(
+        self, asked: Asked, path: str, down: Down, request: web.BaseRequest
+    ) -> web.StreamResponse:
+        over = self._session.over()
+        if over is None:
+            return await self._answer(asked, path, down, request)
+        self._session.refuse(over)
+        return await self._say(down, 400, "limit_reached", refusal(over))
 
     async def _answer(
         self, asked: Asked, path: str, down: Down, request: web.BaseRequest
@@ -87,7 +100,7 @@ class Beside:
                     raise
         dialect = self._route.dialect if self._route else known()[self._upstream.dialects[0]]
         version = VERSION.match(path)
-        tail = self._route.tail if self._route else path[version.end() - 1 :] if version else path
+        tail = self._route.tail if self._route else path[version.start(1) :] if version else path
         target = beside(self._upstream, tail, request, dialect, asked.body)
         return await self._client.send(target, self._session.request.calls)
 

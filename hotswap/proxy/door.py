@@ -48,6 +48,21 @@ class Connection(web.RequestHandler):
         elif not asking and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(HEADERS_S, self.force_close)
 
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what is no HTTP. It is said in no log, and not quoted: anyone can send as much of it as they like, and
+        a header may hold a secret."""
+        if status >= 500:
+            return super().handle_error(request, status, exc, message)
+        answer = web.Response(status=status, text="this is no request that could be read\n")
+        answer.force_close()
+        return answer
+
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from importlib import import_module
+from typing import Protocol, cast
 
 UNPACKED_LIMIT = 256 * 2**20
 """Bytes that a body may have when it is unpacked."""
@@ -65,6 +66,7 @@ class Unpacker:
             raise UnknownCoding(f"bodies packed as {coding!r} cannot be read, only gzip, deflate and zstd")
         self._coding = coding
         self._left = most
+        self._errors: tuple[type[Exception], ...] = (zlib.error, *_zstd_errors(coding))
         self._decoder: Decoder | None = None
 
     @property
@@ -77,7 +79,7 @@ class Unpacker:
         for start in range(0, len(data), STEP):
             try:
                 yield from self._feed(data[start : start + STEP])
-            except (zlib.error, *_zstd_errors(self._coding)) as error:
+            except self._errors as error:
                 raise NotPacked(f"it is no {self._coding}: {error}") from error
 
     def _feed(self, data: bytes) -> Iterator[bytes]:
@@ -98,21 +100,26 @@ class Unpacker:
         if self._decoder is not None and not (self._decoder.eof and self._coding != "deflate"):
             return self._decoder
         if self._coding == "zstd":
-            return _zstd().ZstdDecompressor()  # type: ignore[no-any-return]
+            return _zstd().ZstdDecompressor()
         if self._coding != "deflate":
             return zlib.decompressobj(31)
         bare = data[0] & 15 != zlib.DEFLATED or data[0] >> 4 > 7  # some send it without its head
         return zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS)
 
 
+class ZstdModule(Protocol):
+    """What is used of the module, of which there are two."""
+
+    ZstdError: type[Exception]
+
+    def ZstdDecompressor(self) -> Decoder: ...  # noqa: N802
+
+
 def _zstd_errors(coding: str) -> tuple[type[Exception], ...]:
     return (_zstd().ZstdError,) if coding == "zstd" else ()
 
 
-def _zstd():  # type: ignore[no-untyped-def]
+def _zstd() -> ZstdModule:
     """The module, loaded where it is first needed."""
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-    return zstd
+    name = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+    return cast(ZstdModule, import_module(name))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
@@ -11,6 +10,7 @@ from typing import Protocol
 from hotswap.dialects import Assembler, Dialect, Event
 from hotswap.messages import Answer, ProviderError, Usage
 from hotswap.proxy.events import EventReader, Piece
+from hotswap.proxy.packed import NotPacked, TooLarge, UnknownCoding, Unpacker, coding_of
 from hotswap.proxy.tape import Incoming
 from hotswap.proxy.upstream import BROKEN, connection_error
 
@@ -138,19 +138,21 @@ class Stream:
         return pieces
 
 
-def inflater(headers: Mapping[str, str]) -> zlib._Decompress | None:
-    """For the two codings that the standard library reads; we ask for none, so this is for the stubborn."""
-    coding = next(
-        (value for name, value in headers.items() if name.lower() == "content-encoding"), "identity"
-    )
-    return zlib.decompressobj(47) if coding.lower() in ("gzip", "deflate") else None
+def inflater(headers: Mapping[str, str]) -> Unpacker | None:
+    """Get what unpacks an answer; null where it is not packed, or as nobody here can read. We ask for none that is, so
+    this is for the stubborn."""
+    coding = coding_of(headers)
+    try:
+        return Unpacker(coding) if coding else None
+    except UnknownCoding:
+        return None
 
 
-def inflate(with_: zlib._Decompress | None, data: bytes) -> bytes:
-    """Get the plain bytes; the same ones where they are not compressed after all."""
+def inflate(with_: Unpacker | None, data: bytes) -> bytes:
+    """Get the plain bytes; the same ones where they are not packed after all, or unpack to more than is read."""
     if with_ is None:
         return data
     try:
-        return with_.decompress(data)
-    except zlib.error:
+        return b"".join(with_.feed(data))
+    except (NotPacked, TooLarge):
         return data
