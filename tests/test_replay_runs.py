@@ -1,5 +1,7 @@
 """Whole runs that are replayed: the same answers and rewards, without network and without a key."""
 
+import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -170,6 +172,27 @@ def test_a_recording_of_two_models_is_asked_which(tmp_path: Path) -> None:
     done = evaluate(tmp_path, "capitals", "-n", "1", "-m", f"replay:{run},of=two@*")
     assert done.code == 0, done.stderr
     assert [one["answer"] for one in done.traces] == ["Paris"]
+
+
+def test_a_recording_of_several_cells_says_what_to_type_for_each_and_that_works(tmp_path: Path) -> None:
+    def script(request: Received) -> Reply:
+        return say(f"at {request.json.get('temperature')}")
+
+    with Provider(script) as provider:
+        models = [f"one@{provider.url}", f"one@{provider.url},temperature=0.5,seed=2"]
+        words = ["-m", models[0], "-m", models[1]]
+        assert evaluate(tmp_path, "capitals", "-n", "1", *words, "--output", "both").code == 0
+    refused = evaluate(tmp_path, "capitals", "-n", "1", "-m", "replay:both,mode=loose")
+    assert refused.code == 2
+    typed = re.search(r"Choose one: (.*) or (.*)\n", refused.stderr)
+    assert typed is not None, refused.stderr
+    answers = set()
+    for choice in typed.groups():
+        done = evaluate(tmp_path, "capitals", "-n", "1", *shlex.split(choice))
+        assert done.code == 0, done.stderr
+        assert "replay:both,mode=loose" in done.traces[0]["cell"]["name"]
+        answers |= {one["answer"] for one in done.traces}
+    assert answers == {"at None", "at 0.5"}
 
 
 def test_no_secret_of_a_run_is_in_what_it_recorded(tmp_path: Path) -> None:
