@@ -158,6 +158,8 @@ class CallRecord:
     """The misbehaviour that the run put in on purpose; null where there was none."""
     replayed: bool = False
     """The answer came from a recorded run."""
+    made_stream: bool = False
+    """The endpoint answered in one piece, and the stream that the program had asked for was made of it."""
     token_break: bool | None = None
     """Whether its prompt, in ids of tokens, does not extend the call before; null where none were captured."""
     unread: str | None = None
@@ -173,10 +175,10 @@ class HelperRecord:
     status: int | None
     started: float
     duration_s: float | None = None
-
-
     error: ErrorRecord | None = None
     """A fault of ours; what a provider answers is none."""
+
+
 @dataclass
 class EgressRecord:
     """A host that the box tried to reach by the way out that a list of hosts gives it."""

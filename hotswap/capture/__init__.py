@@ -1,7 +1,6 @@
 """Token capture: the ids and log-probabilities of every call, kept in a binary file beside the trace.
 
 chat.py      what a chat route is asked for besides, and how ids are read from its answer (llama.cpp, vLLM)
-stream.py    an answer in one piece as the stream that a program asked for
 keeper.py    which call each call goes on from, and whether its prompt does
 sidecar.py   the file: writing, reading
 

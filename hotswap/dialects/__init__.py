@@ -137,6 +137,14 @@ class Dialect(ABC):
         """Whether a stream is asked for; absent and null are no."""
         return fields.get("stream") is True
 
+    def sends_events(self, query: str) -> bool:  # noqa: ARG002
+        """Whether a stream that is asked for with this query comes as events; else it is a JSON list that grows."""
+        return True
+
+    @abstractmethod
+    def write_stream(self, body: bytes, fields: Fields, query: str) -> bytes | None:
+        """Write an answer in one piece as the stream that was asked for, and says the same; null where it is one."""
+
     @abstractmethod
     def impose(self, fields: Fields, model: str, sampling: Mapping[str, Any]) -> dict[str, Any]:
         """Get the fields that must change for this model and these values, with what they become."""

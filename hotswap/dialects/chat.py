@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from hotswap.dialects import Assembler, Dialect, Event, Fields, Group
+from hotswap.dialects._chat_stream import as_stream
 from hotswap.dialects._errors import find_error, parse, to_error
 from hotswap.dialects._reading import (
     count,
@@ -92,6 +93,10 @@ class Chat(Dialect):
         finish = _read_finish(choices[0].get("finish_reason"), messages)
         usage, model = _read_usage(_find_usage(value)), text_or_none(value.get("model"))
         return judge(Answer(messages, finish, usage, model, id=text_or_none(value.get("id"))))
+
+    def write_stream(self, body: bytes, fields: Fields, query: str) -> bytes:  # noqa: ARG002
+        options = table(fields.get("stream_options"))
+        return as_stream(table(parse(body)), bool(options.get("include_usage")))
 
     def assembler(self) -> Assembler:
         return ChatAssembler()

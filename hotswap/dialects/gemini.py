@@ -135,6 +135,16 @@ class Gemini(Dialect):
             assembler.take(piece)
         return assembler.answer() if isinstance(value, list) else assembler.whole()
 
+    def sends_events(self, query: str) -> bool:
+        return "alt=sse" in query.split("&")
+
+    def write_stream(self, body: bytes, fields: Fields, query: str) -> bytes | None:  # noqa: ARG002
+        value = parse(body)
+        if self.sends_events(query):
+            pieces = value if isinstance(value, list) else [value]
+            return b"".join(b"data: " + json.dumps(piece).encode() + b"\n\n" for piece in pieces)
+        return None if isinstance(value, list) else b"[" + body + b"]"
+
     def assembler(self) -> Assembler:
         return GeminiAssembler()
 

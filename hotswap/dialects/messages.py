@@ -11,6 +11,7 @@ from hotswap.dialects import Assembler, Dialect, Fields, Group
 from hotswap.dialects._errors import find_error, parse, to_error
 from hotswap.dialects._messages_answer import MessagesAssembler, read_body, read_content, read_message
 from hotswap.dialects._reading import malformed, table, text_or_none
+from hotswap.dialects._restreamed import of_messages
 from hotswap.messages import Answer, Message
 
 VERSION = "2023-06-01"
@@ -86,6 +87,9 @@ class Messages(Dialect):
         if error is not None:
             return Answer(error=to_error(error, 200))
         return read_body(value) if known else malformed(body, "message")
+
+    def write_stream(self, body: bytes, fields: Fields, query: str) -> bytes:  # noqa: ARG002
+        return b"".join(of_messages(table(parse(body))))
 
     def assembler(self) -> Assembler:
         return MessagesAssembler()

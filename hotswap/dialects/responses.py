@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from hotswap.dialects import Assembler, Dialect, Fields, Group
-from hotswap.dialects._errors import RETRYABLE
+from hotswap.dialects._errors import RETRYABLE, parse
 from hotswap.dialects._reading import table, text_or_none
 from hotswap.dialects._responses_answer import read_body
 from hotswap.dialects._responses_items import read_items
 from hotswap.dialects._responses_stream import ResponsesAssembler, write_event, write_response
+from hotswap.dialects._restreamed import of_responses
 from hotswap.messages import Answer, Message
 
 SAMPLING = frozenset((
@@ -80,6 +81,9 @@ class Responses(Dialect):
 
     def read_answer(self, body: bytes) -> Answer:
         return read_body(body)
+
+    def write_stream(self, body: bytes, fields: Fields, query: str) -> bytes:  # noqa: ARG002
+        return b"".join(of_responses(table(parse(body))))
 
     def assembler(self) -> Assembler:
         return ResponsesAssembler()

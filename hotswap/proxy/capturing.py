@@ -13,8 +13,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from hotswap.capture.chat import Asking, Missing, Tokens, clean, is_answer, read_tokens
-from hotswap.capture.stream import as_stream
 from hotswap.dialects import parse
+from hotswap.dialects._chat_stream import as_stream
 from hotswap.messages import ProviderError
 from hotswap.proxy.stream import inflate, inflater
 from hotswap.proxy.tape import Incoming, Played

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 
 from aiohttp import web
 
@@ -54,12 +53,12 @@ class Delivery:
         if self.cuts:
             await self.down.begin(whole.status, whole.headers)
             return await self._cut(whole.status, whole.body, whole.answer)
-        if self.down.begun and error is None:
-            words = "the provider sent its answer in one piece, after a stream had been opened for it"
-            error = ProviderError("malformed", words, whole.status)
-        self._ending.conclude(replace(whole.answer, error=error), first_byte_s)
+        self._ending.conclude(whole.answer, first_byte_s)
         if self.down.begun and error is not None:
             return await self.error(502, error.type, error.message)
+        if whole.stream:
+            await self.down.begin(whole.status, whole.headers)
+            return await self.down.end(whole.body)
         return await self.down.whole(whole.status, whole.headers, whole.body)
 
     async def stream(self, stream: Stream, status: int, started: float) -> web.StreamResponse:

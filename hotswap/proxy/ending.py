@@ -25,6 +25,7 @@ class Ending:
     def follow(self, verdict: Verdict | None) -> None:
         """From now on tell what was made of the exchange when it was recorded; null: that is not known."""
         self._given = verdict
+        self._call.record.made_stream = verdict is not None and verdict.made_stream
         for status, kind in verdict.tries if verdict is not None else ():
             self._note(status, 0.0, None if kind is None else ProviderError(kind, ""))
 
@@ -70,5 +71,10 @@ class Ending:
     def _decide(self, verdict: Verdict) -> bool:
         if not self._call.busy:
             return False
-        self.verdict = replace(verdict, tries=tuple(self._tries), usage=self._used + verdict.usage)
+        self.verdict = replace(
+            verdict,
+            tries=tuple(self._tries),
+            usage=self._used + verdict.usage,
+            made_stream=self._call.record.made_stream,
+        )
         return True

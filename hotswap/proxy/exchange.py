@@ -34,7 +34,7 @@ from hotswap.proxy.stream import Stream
 from hotswap.proxy.tape import Asked, Incoming, NotRecorded, Played, Tape
 from hotswap.proxy.upstream import BROKEN, Client, connection_error, headers_down, pause
 from hotswap.proxy.way import Way
-from hotswap.proxy.whole import Judge
+from hotswap.proxy.whole import Judge, Whole
 
 if TYPE_CHECKING:
     from hotswap.translation import Translated
@@ -133,7 +133,7 @@ class Exchange:
 
     async def _repeat(self, delivery: Delivery) -> web.StreamResponse:
         """Try until there is an answer, or no hope for one."""
-        if self._call.streams:
+        if self._call.streams and self._call.dialect.sends_events(self._asked.query):
             delivery.down.keep_alive(self._call.dialect.assembler().keep_alive, self._policy.quiet_s)
         repeats = 0
         while True:
@@ -228,7 +228,15 @@ class Exchange:
         self._ending.tried(incoming.status, started, fault)
         if fault is not None and whole.refused:
             return answered(whole, fault)
-        return await delivery.whole(whole, first_byte_s)
+        return await delivery.whole(self._as_asked(whole), first_byte_s)
+
+    def _as_asked(self, whole: Whole) -> Whole:
+        """A stream was asked for: the program gets one, and its call says so where the endpoint sent none."""
+        if not self._call.streams:
+            return whole
+        asked = whole.as_asked(self._call.dialect, self._call.body.fields, self._asked.query)
+        self._call.record.made_stream = asked is not whole and self._way.streams
+        return asked
 
     async def _relay(self, incoming: Incoming, delivery: Delivery, started: float) -> web.StreamResponse:
         """Pass a stream on as it comes."""

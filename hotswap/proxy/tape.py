@@ -42,10 +42,13 @@ class Verdict:
     """The status and the kind of error of each request to the provider."""
     usage: Usage = field(default_factory=Usage)
     """What all tries used."""
+    made_stream: bool = False
+    """The stream was made of an answer in one piece."""
 
     def to_json(self) -> dict[str, Any]:
         """Get it without what is not said."""
         said: dict[str, Any] = {"how": self.how, "why": self.why, "status": self.status, "tries": self.tries}
+        said["made_stream"] = self.made_stream or None
         said["error"] = asdict(self.error) if self.error else None
         said["usage"] = asdict(self.usage) if self.usage != PLAIN.usage else None
         return {name: value for name, value in said.items() if value not in (None, "", PLAIN.how, ())}
@@ -60,6 +63,7 @@ class Verdict:
             record.get("status"),
             tuple((status, kind) for status, kind in record.get("tries", ())),
             Usage(**usage) if usage else Usage(),
+            bool(record.get("made_stream")),
         )
 
 

@@ -37,6 +37,8 @@ class Way:
     """The endpoint's."""
     translated: Translated | None = None
     """Turns what comes back into the program's dialect; null where it goes down as it comes."""
+    streams: bool = False
+    """The endpoint is asked for a stream."""
     capturing: Capturing | None = None
     """Takes the ids of tokens out of what comes back."""
 
@@ -48,7 +50,7 @@ def find_way(session: Session, call: Call, tail: str, request: web.BaseRequest) 
     if call.dialect.name in spoken or not call.body.readable:
         asking = _asking(session, call.body.fields)
         target = _relayed(session, call, tail, request, asking)
-        return Way(target, call.dialect, capturing=session.capturing(call, asking))
+        return Way(target, call.dialect, None, call.streams, session.capturing(call, asking))
     from hotswap.translation import between  # loaded only when used
 
     for name in spoken:
@@ -72,8 +74,7 @@ def _relayed(session: Session, call: Call, tail: str, request: web.BaseRequest, 
     body = call.body.change({**imposed, **asking.added}, [*dropped, *asking.left_out])
     address = dialect.address(tail, upstream.model)
     _note(call, {**fields, **imposed}, [*dropped, *_unsaid(session, dialect)], dialect, address)
-    query = clean_query(request.raw_path.partition("?")[2])
-    url = join(upstream.url, address, dialect.version, query)
+    url = join(upstream.url, address, dialect.version, _query(request))
     return Target(url, headers_up(request.headers, upstream, dialect), body, request.method)
 
 
@@ -85,7 +86,8 @@ def _translated(
     upstream, fields = session.request.upstream, whole_fields(call)
     model = upstream.model or call.dialect.read_model(fields, request.path)
     try:
-        said = translation.open(fields, model, call.streams)
+        streams = call.streams and call.dialect.sends_events(_query(request))
+        said = translation.open(fields, model, streams)
     except Untranslatable as error:
         raise NoWay(str(error)) from error
     imposed = endpoint.impose(said.fields, model, _sampling(session))
@@ -99,13 +101,17 @@ def _translated(
     headers = headers_up(request.headers, upstream, endpoint)
     headers["Content-Type"] = "application/json"
     target = Target(url, headers, (json.dumps(sent).encode(),))
-    return Way(target, endpoint, said, session.capturing(call, asking))
+    return Way(target, endpoint, said, streams, session.capturing(call, asking))
 
 
 def whole_fields(call: Call) -> dict[str, Any]:
     """Get a request's fields with its whole conversation: only what is new of it has been read."""
     fields: dict[str, Any] = json.loads(bytes(call.body.raw))
     return fields
+
+
+def _query(request: web.BaseRequest) -> str:
+    return clean_query(request.raw_path.partition("?")[2])
 
 
 def _sampling(session: Session) -> Mapping[str, Any]:
@@ -127,6 +133,5 @@ def _note(call: Call, sent: Mapping[str, Any], dropped: Iterable[str], dialect: 
 
 def beside(upstream: Upstream, path: str, request: web.BaseRequest, dialect: Dialect, body: bytes) -> Target:
     """Get a request that is no call as it goes up, to the same path below the endpoint's address."""
-    query = clean_query(request.raw_path.partition("?")[2])
-    url = join(upstream.url, path, dialect.version, query)
+    url = join(upstream.url, path, dialect.version, _query(request))
     return Target(url, headers_up(request.headers, upstream, dialect), (body,), request.method)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict
 
@@ -33,6 +34,18 @@ class Whole:
     """The body is as the provider sent it, in the program's dialect."""
     dropped: tuple[str, ...] = ()
     """What of it the program cannot be told, by name."""
+    stream: bool = False
+    """The body is a stream of events that was made of the answer."""
+
+    def as_asked(self, dialect: Dialect, fields: Mapping[str, Any], query: str) -> Whole:
+        """Get it as the stream that a program asked for; an error, and what is such a stream already, stay."""
+        body = dialect.write_stream(self.plain, fields, query) if self.answer.error is None else None
+        if body is None:
+            return self
+        events = dialect.sends_events(query)
+        headers = headers_down(self.headers, rewritten=True)
+        headers["Content-Type"] = "text/event-stream" if events else "application/json"
+        return replace(self, body=body, headers=headers, stream=events)
 
 
 @dataclass(frozen=True)

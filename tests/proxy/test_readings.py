@@ -139,21 +139,6 @@ async def test_a_route_beside_the_calls_ends_with_its_session() -> None:
             await asking
 
 
-@awaited
-async def test_an_answer_in_one_piece_for_a_stream_that_was_opened_is_an_error_on_both_sides() -> None:
-    hold = threading.Event()
-    whole = replace(say("hello"), hold=hold, chunks=None)
-    async with behind(whole, calls=replace(QUICK, quiet_s=0.05)) as seat:
-        async with seat.post({"model": "m", "messages": talk("hi"), "stream": True}) as response:
-            await response.content.readline()
-            hold.set()
-            rest = await response.read()
-        [call] = seat.trace().calls
-    assert b"in one piece" in rest
-    assert call.error is not None
-    assert (call.error.type, seat.session.turns) == ("malformed", 0)
-
-
 @pytest.mark.parametrize(
     ("body", "status", "kind"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from _kit.behind import Seat, awaited, behind
+from _kit.behind import QUICK, Seat, awaited, behind
 from _kit.provider import replace
 from _kit.sdks import Got, converse
 from _kit.speaking import DIALECTS, speak
@@ -255,3 +255,27 @@ async def test_what_cannot_be_left_out_is_refused_in_a_sentence_and_asks_nobody(
         assert said.status == 400
         assert "history is on the provider's server" in said.json["error"]["message"]
         assert seat.provider.posts == []
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+@pytest.mark.parametrize("endpoint", DIALECTS)
+@pytest.mark.parametrize("program", DIALECTS)
+@awaited
+async def test_an_answer_in_one_piece_is_the_stream_that_was_asked_for(
+    program: str, endpoint: str, quiet: bool
+) -> None:
+    first = speak(endpoint, text="Looking.", thinking="Two tools.", calls=CALLS)
+    # the openai SDK's helper for responses takes nothing before the first event of the answer itself
+    wait = {"wait_s": 0.3} if quiet and program != "responses" else {}
+    pieces = [replace(reply, chunks=None, **wait) for reply in (first, speak(endpoint, text="It says 42."))]
+    calls = replace(QUICK, quiet_s=0.05 if wait else 20)
+    async with behind(*pieces, upstream={"dialects": (endpoint,)}, calls=calls) as seat:
+        got = await ask(seat, program, stream=True)
+        assert (got.text, got.thinking, got.calls) == ("Looking.", "Two tools.", CALLS)
+        assert (got.id, got.model, got.usage) == (IDS[program], "real-model", USAGE[program])
+        results = {"call_A": "42", "call_B": "noon"}
+        assert (await ask(seat, program, (got, results), stream=True)).text == "It says 42."
+        trace = seat.trace()
+    assert [call.made_stream for call in trace.calls] == [True, True]
+    assert [call.error for call in trace.calls] == [None, None]
+    assert trace.main[-1].text == "It says 42."
