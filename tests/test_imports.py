@@ -99,7 +99,7 @@ def test_a_part_imports_contracts_and_what_its_own_folder_shares_and_no_sibling(
     "statement", ["import hotswap", "from hotswap import Task, Taskset, Trace, reward, metric, Score"]
 )
 def test_what_an_author_imports_loads_the_standard_library_only(statement: str) -> None:
-    code = f"{statement}\nimport sys\nprint(*sorted(sys.modules))"
+    code = f"import sys\nbare = set(sys.modules)\n{statement}\nprint(*sorted(set(sys.modules) - bare))"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
