@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 OUTPUT_LIMIT = 1 << 20
 """Bytes that are kept of each output stream, half from its beginning and half from its end."""
+WORD_LIMIT = 1024
+"""Bytes of an endless word that are left out beside a cut."""
+WHITE = re.compile(rb"\s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +84,20 @@ class Output:
         missing = self.size - len(self.head) - len(self.tail)
         if not missing:
             return self.head + self.tail
-        return self.head + f"\n[... {missing} of {self.size} bytes left out ...]\n".encode() + self.tail
+        head, tail = _to_a_word(self.head[::-1])[::-1], _to_a_word(self.tail)
+        missing = self.size - len(head) - len(tail)
+        return head + f"\n[... {missing} of {self.size} bytes left out ...]\n".encode() + tail
 
     @property
     def text(self) -> str:
         """As text: bytes that are no UTF-8 become U+FFFD."""
         return bytes(self).decode("utf-8", "replace")
+
+
+def _to_a_word(data: bytes) -> bytes:
+    """Get what follows the first white space: half a word may be half of a secret, which nobody would recognise."""
+    found = WHITE.search(data, 0, WORD_LIMIT)
+    return data[found.start() if found else WORD_LIMIT :]
 
 
 @dataclass(frozen=True)
