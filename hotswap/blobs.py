@@ -118,7 +118,7 @@ def _media_type(part: Mapping[str, Any], name: str) -> str | None:
     if name == "data" and part.get("type") != "text":
         said = part.get("media_type") or part.get("mimeType") or part.get("mime_type")
         if isinstance(said, str):
-            return said
+            return said if len(said) < LEAST else UNKNOWN
         sound = part.get("format")
         return f"audio/{sound}" if isinstance(sound, str) else UNKNOWN if _is_sound(part) else None
     if name == "file_data":

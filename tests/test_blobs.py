@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hotswap.blobs import LEAST, Blobs
@@ -186,6 +186,7 @@ VALUES = st.recursive(
 )
 
 
+@example(content={"data": "A" * LEAST, "media_type": URL})
 @given(content=VALUES)
 def test_odd_content_never_raises_and_is_reduced_once(
     tmp_path_factory: pytest.TempPathFactory, content: Any
