@@ -31,6 +31,10 @@ Fields = Mapping[str, Any]
 """The top level of a request's body."""
 
 
+class Contradiction(Exception):
+    """What the run sets and what the program asks for cannot both be; the message says why."""
+
+
 class Event(NamedTuple):
     """One server-sent event."""
 
@@ -147,7 +151,23 @@ class Dialect(ABC):
 
     @abstractmethod
     def impose(self, fields: Fields, model: str, sampling: Mapping[str, Any]) -> dict[str, Any]:
-        """Get the fields that must change for this model and these values, with what they become."""
+        """Get the fields that must change for this model and these values, with what they become. Raises
+        Contradiction."""
+
+    def yields(self, fields: Fields, imposed: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG002
+        """Name what of the program's own wishes had to change with what was imposed."""
+        return ()
+
+    def asks_models(self, path: str, headers: Mapping[str, str]) -> bool:  # noqa: ARG002
+        """Whether a request for the list of models is one of this dialect alone."""
+        return False
+
+    def write_models(self, model: str, context: int | None) -> dict[str, Any]:  # noqa: ARG002
+        """Write the list of models, which has one."""
+        return {
+            "object": "list",
+            "data": [{"id": model, "object": "model", "created": 0, "owned_by": "hotswap"}],
+        }
 
     @abstractmethod
     def authorize(self, key: str) -> dict[str, str]:
@@ -182,6 +202,12 @@ def known() -> Mapping[str, Dialect]:
         module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")
     )
     return {name: _load(name) for name in names}
+
+
+def write_models(path: str, headers: Mapping[str, str], model: str, context: int | None) -> dict[str, Any]:
+    """Write the list of models as who asks for it reads it: most read OpenAI's."""
+    asked = (dialect for dialect in known().values() if dialect.asks_models(path, headers))
+    return next(asked, known()["chat"]).write_models(model, context)
 
 
 class Route(NamedTuple):

@@ -121,6 +121,14 @@ class Gemini(Dialect):
         missing = object()
         return {key: value for key, value in changed.items() if fields.get(key, missing) != value}
 
+    def asks_models(self, path: str, headers: Mapping[str, str]) -> bool:  # noqa: ARG002
+        return f"{self.version}/" in path
+
+    def write_models(self, model: str, context: int | None) -> dict[str, Any]:
+        verbs = ["generateContent", "streamGenerateContent", "countTokens"]
+        named = {"name": f"models/{model}", "displayName": model, "supportedGenerationMethods": verbs}
+        return {"models": [named if context is None else {**named, "inputTokenLimit": context}]}
+
     def authorize(self, key: str) -> dict[str, str]:
         return {"x-goog-api-key": key}
 

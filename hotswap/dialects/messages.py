@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from hotswap.dialects import Assembler, Dialect, Fields, Group
+from hotswap.dialects import Assembler, Contradiction, Dialect, Fields, Group
 from hotswap.dialects._errors import find_error, parse, to_error
 from hotswap.dialects._messages_answer import MessagesAssembler, read_body, read_content, read_message
-from hotswap.dialects._reading import malformed, table, text_or_none
+from hotswap.dialects._reading import count, malformed, table, text_or_none
 from hotswap.dialects._restreamed import of_messages
 from hotswap.messages import Answer, Message
 
@@ -33,6 +33,7 @@ WORDS = {
     "request_too_large": "request_too_large",
 }
 """What Anthropic calls our types; any other is an `api_error`."""
+LEAST_THINKING = 1024
 TOO_LONG = "prompt is too long"
 """Programs look for these words before they shorten their conversation."""
 
@@ -70,11 +71,25 @@ class Messages(Dialect):
             wanted["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
         if "effort" in wanted:
             wanted["output_config"] = {**table(fields.get("output_config")), "effort": wanted.pop("effort")}
-        wanted |= extra
+        wanted |= _thinking_within(fields, wanted.get("max_tokens")) | extra
         if model:
             wanted["model"] = model
         missing = object()
         return {name: value for name, value in wanted.items() if fields.get(name, missing) != value}
+
+    def yields(self, fields: Fields, imposed: Mapping[str, Any]) -> tuple[str, ...]:
+        lowered = _budget(fields) is not None and _budget(imposed) is not None
+        return ("thinking.budget_tokens",) if lowered else ()
+
+    def asks_models(self, path: str, headers: Mapping[str, str]) -> bool:  # noqa: ARG002
+        return "anthropic-version" in headers
+
+    def write_models(self, model: str, context: int | None) -> dict[str, Any]:
+        """In the words of both APIs that hang below `/v1`: programs read one of them."""
+        listed = super().write_models(model, context)
+        named = {"type": "model", "display_name": model, "created_at": "1970-01-01T00:00:00Z"}
+        data = [{**one, **named} for one in listed["data"]]
+        return {**listed, "data": data, "has_more": False, "first_id": model, "last_id": model}
 
     def authorize(self, key: str) -> dict[str, str]:
         """With the version, which the API insists on; a program's own stays as it is."""
@@ -99,6 +114,26 @@ class Messages(Dialect):
 
     def write_error_event(self, type: str, message: str) -> bytes:  # noqa: A002
         return b"event: error\ndata: " + _write(WORDS.get(type, "api_error"), type, message) + b"\n\n"
+
+
+def _budget(fields: Fields) -> int | None:
+    """How many tokens of thinking a request asks for."""
+    thinking = table(fields.get("thinking"))
+    return count(thinking.get("budget_tokens")) if thinking.get("type") == "enabled" else None
+
+
+def _thinking_within(fields: Fields, limit: Any) -> dict[str, Any]:
+    """Lower a budget of thinking that a limit of the run leaves no room for, to half of it: the API demands that it
+    is below the limit, and at least 1,024."""
+    budget = _budget(fields)
+    if not isinstance(limit, int) or budget is None or budget < limit:
+        return {}
+    if limit <= LEAST_THINKING:
+        raise Contradiction(
+            f"the run sets sampling.max_tokens = {limit}, and the program asks to think for {budget} tokens, for which"
+            f" this API takes no less than {LEAST_THINKING}: set max_tokens above that, or switch the thinking off"
+        )
+    return {"thinking": {**fields["thinking"], "budget_tokens": max(LEAST_THINKING, limit // 2)}}
 
 
 def _write(word: str, type: str, message: str) -> bytes:  # noqa: A002

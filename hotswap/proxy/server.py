@@ -97,7 +97,8 @@ class Proxy:
             return _unauthorized(route.dialect if route else None)
         self._server.know(request)
         if request.method == "GET" and path.endswith("/models"):
-            return _models(who.session)
+            upstream = who.session.request.upstream
+            return _json(200, dialects.write_models(path, request.headers, upstream.model, upstream.context))
         self.reading += 1
         try:
             raw = await receive(request, self._threads)
@@ -184,11 +185,6 @@ def _unauthorized(dialect: Dialect | None) -> web.Response:
     if dialect is not None:
         return write_error(dialect, 401, "authentication_error", words)
     return _error(401, "authentication_error", words)
-
-
-def _models(session: Session) -> web.Response:
-    model = {"id": session.request.upstream.model, "object": "model", "created": 0, "owned_by": "hotswap"}
-    return _json(200, {"object": "list", "data": [model]})
 
 
 def _error(status: int, type: str, message: str) -> web.Response:  # noqa: A002

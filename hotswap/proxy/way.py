@@ -13,7 +13,7 @@ from aiohttp import web
 from hotswap import capture
 from hotswap.capture.chat import Asking, ask
 from hotswap.contracts.model import Upstream
-from hotswap.dialects import Dialect, known
+from hotswap.dialects import Contradiction, Dialect, known
 from hotswap.proxy.capturing import Capturing
 from hotswap.proxy.session import Call, Session
 from hotswap.proxy.upstream import Target, clean_query, headers_up, join
@@ -68,12 +68,13 @@ def _asking(session: Session, fields: Mapping[str, Any]) -> Asking:
 
 def _relayed(session: Session, call: Call, tail: str, request: web.BaseRequest, asking: Asking) -> Target:
     upstream, dialect, fields = session.request.upstream, call.dialect, call.body.fields
-    imposed = dialect.impose(fields, upstream.model, _sampling(session)) if call.body.readable else {}
+    imposed = _impose(session, dialect, fields, upstream.model) if call.body.readable else {}
     dropped = [name for name in upstream.drop if name in fields or name in imposed]
     imposed = {name: value for name, value in imposed.items() if name not in dropped}
     body = call.body.change({**imposed, **asking.added}, [*dropped, *asking.left_out])
     address = dialect.address(tail, upstream.model)
-    _note(call, {**fields, **imposed}, [*dropped, *_unsaid(session, dialect)], dialect, address)
+    changed = [*dialect.yields(fields, imposed), *_unpacked(request), *_unsaid(session, dialect)]
+    _note(call, {**fields, **imposed}, [*dropped, *changed], dialect, address)
     url = join(upstream.url, address, dialect.version, _query(request))
     return Target(url, headers_up(request.headers, upstream, dialect), body, request.method)
 
@@ -90,7 +91,7 @@ def _translated(
         said = translation.open(fields, model, streams)
     except Untranslatable as error:
         raise NoWay(str(error)) from error
-    imposed = endpoint.impose(said.fields, model, _sampling(session))
+    imposed = _impose(session, endpoint, said.fields, model)
     dropped = [name for name in upstream.drop if name in said.fields or name in imposed]
     sent = {name: value for name, value in {**said.fields, **imposed}.items() if name not in dropped}
     _note(call, sent, [*said.dropped, *dropped, *_unsaid(session, endpoint)], endpoint, said.tail)
@@ -108,6 +109,18 @@ def whole_fields(call: Call) -> dict[str, Any]:
     """Get a request's fields with its whole conversation: only what is new of it has been read."""
     fields: dict[str, Any] = json.loads(bytes(call.body.raw))
     return fields
+
+
+def _impose(session: Session, dialect: Dialect, fields: Mapping[str, Any], model: str) -> dict[str, Any]:
+    try:
+        return dialect.impose(fields, model, _sampling(session))
+    except Contradiction as error:
+        raise NoWay(str(error)) from error
+
+
+def _unpacked(request: web.BaseRequest) -> list[str]:
+    """A packed body goes up as what was in it."""
+    return ["Content-Encoding"] if request.headers.get("Content-Encoding", "identity") != "identity" else []
 
 
 def _query(request: web.BaseRequest) -> str:

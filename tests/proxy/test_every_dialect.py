@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import threading
 from typing import Any
 
+import anthropic
+import openai
 import pytest
 from _kit.agents import in_responses, message
 from _kit.behind import KEY, QUICK, awaited, behind
@@ -204,3 +207,73 @@ async def test_a_nan_is_read_as_nothing() -> None:
     assert said.body == answer
     assert json.dumps(trace.to_json(), allow_nan=False)
     assert trace.main[-1].text == "yes"
+
+
+@awaited
+async def test_the_list_of_models_is_written_for_who_reads_it() -> None:
+    async with behind(upstream=on("chat", context=8192)) as seat:
+        for path, headers in (
+            ("/v1/models", {}),
+            ("/v1/models", {"anthropic-version": "2023-06-01"}),
+            ("/v1beta/models", {}),
+        ):
+            async with seat.client.get(seat.url + path, headers={**seat.auth, **headers}) as answer:
+                listed = await answer.json()
+            if path == "/v1beta/models":
+                assert listed["models"][0]["name"] == "models/theirs"
+                assert listed["models"][0]["inputTokenLimit"] == 8192
+                continue
+            assert [(one["id"], one["object"]) for one in listed["data"]] == [("theirs", "model")]
+            assert (listed.get("has_more"), listed["data"][0].get("type")) == (
+                (False, "model") if headers else (None, None)
+            )
+    async with behind(upstream=on("chat")) as seat:
+        key = seat.session.secret()
+        async with anthropic.AsyncAnthropic(base_url=seat.url, api_key=key) as client:
+            assert [model.id async for model in client.models.list()] == ["theirs"]
+        async with openai.AsyncOpenAI(base_url=f"{seat.url}/v1", api_key=key) as other:
+            assert [model.id async for model in other.models.list()] == ["theirs"]
+
+
+def thinks(budget: int) -> dict[str, Any]:
+    body = SPOKEN["messages"].body("hi")
+    return {**body, "max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+@pytest.mark.parametrize(
+    ("budget", "limit", "sent"), [(4000, 5000, 4000), (4000, 4000, 2000), (4000, 1500, 1024)]
+)
+@awaited
+async def test_a_limit_of_the_run_leaves_room_for_the_answer_beside_the_thinking(
+    budget: int, limit: int, sent: int
+) -> None:
+    request: Any = {"upstream": on("messages"), "sampling": {"max_tokens": limit}}
+    async with behind(SPOKEN["messages"].answer, **request) as seat:
+        assert (await seat.send(thinks(budget), path="/v1/messages")).status == 200
+        posted = seat.provider.posts[0].json
+        [call] = seat.trace().calls
+    assert (posted["max_tokens"], posted["thinking"]) == (limit, {"type": "enabled", "budget_tokens": sent})
+    assert call.dropped == ([] if sent == budget else ["thinking.budget_tokens"])
+    assert call.sampling["thinking"]["budget_tokens"] == sent
+
+
+@awaited
+async def test_a_limit_of_the_run_that_no_thinking_fits_into_is_refused_before_anyone_is_asked() -> None:
+    async with behind(upstream=on("messages"), sampling={"max_tokens": 500}) as seat:
+        said = await seat.send(thinks(4000), path="/v1/messages")
+        [call] = seat.trace().calls
+        assert seat.provider.posts == []
+    assert said.status == 400
+    assert "max_tokens = 500, and the program asks to think for 4000 tokens" in said.json["error"]["message"]
+    assert call.error is not None
+    assert (call.error.blame, call.error.type) == ("hotswap", "untranslatable")
+
+
+@awaited
+async def test_a_packed_request_goes_up_unpacked_and_its_call_says_so() -> None:
+    async with behind(say("a"), say("b")) as seat:
+        body = json.dumps({"model": "shown", "messages": [{"role": "user", "content": "hi"}]}).encode()
+        await seat.send(gzip.compress(body), **{"Content-Encoding": "gzip"})
+        await seat.send(body)
+        assert [post.body for post in seat.provider.posts] == [body] * 2
+        assert [call.dropped for call in seat.trace().calls] == [["Content-Encoding"], []]
