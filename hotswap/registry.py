@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 Kind = Literal["taskset", "harness", "runtime", "preset"]
+FLAGS: dict[Kind, str] = {"harness": "-H", "runtime": "-r", "preset": "-m"}
+"""How a part of each kind is named on the command line; a taskset is named first, without a flag."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _FOLDERS: Mapping[Kind, str] = {
@@ -252,7 +254,8 @@ def _hint(kind: Kind, ref: str) -> str:
         return f" To use the file: ./{file}"
     if Path(ref).is_file() or (kind == "harness" and _is_command(ref)):
         return f" {_instead(kind, ref)}"
-    return ""
+    other = next((other for other in FLAGS if other != kind and plain(ref) in names(other)), None)
+    return f" It is a {'model' if other == 'preset' else other}: {FLAGS[other]} {ref}" if other else ""
 
 
 def _is_command(ref: str) -> bool:

@@ -241,3 +241,11 @@ def test_an_entry_travels_as_json(here: Path) -> None:
     (here / "quiz.py").write_text(QUIZ)
     entry = registry.find("taskset", "./quiz.py:Quiz")
     assert Entry(**json.loads(json.dumps(asdict(entry)))) == entry
+
+
+@pytest.mark.parametrize(
+    ("word", "right"), [("smollm2", "a model: -m smollm2"), ("local", "a runtime: -r local")]
+)
+def test_a_part_that_was_named_in_another_ones_place_is_recognised(word: str, right: str) -> None:
+    with pytest.raises(UsageError, match=right):
+        registry.find("taskset", word)
