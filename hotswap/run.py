@@ -400,7 +400,9 @@ def _without_content(trace: Trace, error: Exception) -> Trace:
 
 async def _line_up(each: PlannedCell, run: PlannedRun, say: Say) -> Lineup:
     install = each.harness.install()
-    program = await provision.script(install.script, say) if install.script else Program()
+    program = Program()
+    if install.script:
+        program = await provision.script(install.script, say, portable=each.runtime.portable)
     return Lineup(each.record, each.harness, each.runtime, program, run.limits)
 
 

@@ -194,7 +194,8 @@ def _listens(found: socket.socket) -> bool:
 
 
 async def _never() -> str:
-    return await asyncio.get_running_loop().create_future()
+    never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    return await never
 
 
 def _missing(over: asyncio.Future[str], timeout_s: float) -> Fault:

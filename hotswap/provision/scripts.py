@@ -12,6 +12,8 @@ from hotswap.errors import UsageError
 from hotswap.provision import cache, metadata
 from hotswap.provision.keys import base_python, key
 from hotswap.provision.metadata import ScriptMetadata
+from hotswap.provision.portable import PRELUDE, with_packages
+from hotswap.provision.portable import python as portable_python
 from hotswap.provision.uv import Uv
 
 
@@ -25,19 +27,23 @@ class Program:
     """Host folders that a box must be able to read for it."""
 
 
-async def script(path: Path, say: Say) -> Program:
+async def script(path: Path, say: Say, *, portable: bool = False) -> Program:
     """Get a Python script (PEP 723) as a program, its environment made by uv the first time.
 
     A script without dependencies whose first line asks for a bare Python (`#!/usr/bin/env -S python3 -I -S`)
     needs neither environment nor uv, and starts several times as fast: it is compiled once, and run by the
     interpreter that runs us. Any other runs isolated (`-I`) in an environment of its own.
+
+    A portable one runs in a box that has nothing, and comes alone: what lies beside it here is not to be found there.
     """
     path = path.expanduser().absolute()
     needs = metadata.read(path)
     fits = needs.requires_python is None or metadata.satisfies(needs.requires_python, sys.version_info[:3])
     if needs.bare and not needs.dependencies and fits:
-        return _bare(path)
+        return await _portable_bare(path, say) if portable else _bare(path)
     environment = await _environment(path, needs, fits, say)
+    if portable:
+        return await _portable(path, environment, say)
     python = environment / "bin" / "python"
     mounts = (environment, *_interpreter_folders(_base_of(environment), python.resolve()), path.parent)
     return Program((str(python), "-I", str(path)), _distinct(mounts))
@@ -48,6 +54,35 @@ def _bare(path: Path) -> Program:
     compiled = _compile(path)
     mounts = (*_interpreter_folders(Path(sys.base_prefix).resolve(), python), compiled.parent)
     return Program((str(python), "-I", "-S", str(compiled)), _distinct(mounts))
+
+
+async def _portable_bare(path: Path, say: Say) -> Program:
+    bundle = await portable_python(say)
+    alone = _compile(path)
+    if alone == path:
+        alone = _alone(path)
+    return Program((*bundle.argv, "-I", "-S", str(alone)), _distinct((bundle.folder, alone.parent)))
+
+
+async def _portable(path: Path, environment: Path, say: Say) -> Program:
+    """A script in a Python of its own, to which a prelude adds the packages of its environment."""
+    (packages,) = environment.glob("lib/python*/site-packages")
+    interpreter = (environment / "bin" / "python").resolve()
+    bundle = await with_packages(packages, environment.name, say, interpreter)
+    alone = _alone(path)
+    argv = (*bundle.argv, "-I", "-S", "-c", PRELUDE, str(packages), str(alone))
+    return Program(argv, _distinct((bundle.folder, bundle.libraries, packages, alone.parent)))
+
+
+def _alone(path: Path) -> Path:
+    """Get a copy of a script in a folder of its own: what lies beside it here is nothing for a box."""
+    content = path.read_bytes()
+    target = cache.folder("scripts", f"{path.stem}-{key(str(path), content)}") / path.name
+    if not target.exists():
+        beside = target.with_name(f"{path.name}.{os.getpid()}")
+        beside.write_bytes(content)
+        beside.replace(target)
+    return target
 
 
 def _compile(path: Path) -> Path:
