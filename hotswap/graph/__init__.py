@@ -8,8 +8,9 @@ arguments anew. The message that came first is what is kept, as sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from hotswap.blobs import Blobs
 from hotswap.graph.identity import Key, identity
@@ -18,7 +19,14 @@ from hotswap.graph.threads import NONE, Secret, Threads
 from hotswap.messages import Message
 from hotswap.trace import Branch, BranchKind, CallRecord, Node
 
-__all__ = ["Graph", "identity"]
+__all__ = ["Graph", "Prepared", "identity"]
+
+
+class Prepared(NamedTuple):
+    """A message as it is kept, and what makes it the same one when it is sent again."""
+
+    message: Message
+    key: Key
 
 
 @dataclass
@@ -35,11 +43,21 @@ class Graph:
     def __post_init__(self) -> None:
         self._threads = Threads(self.nodes)
 
+    def prepare(self, messages: Iterable[Message]) -> Iterator[Prepared]:
+        """Get what `extend` works out of each message before it looks for it. Touches nothing of the graph: of large
+        messages it may be got in a thread."""
+        for message in map(self._reduced, messages):
+            key = identity(message)
+            hash(key)  # a text remembers its hash
+            yield Prepared(message, key)
+
     def extend(self, leaf: int | None, messages: Iterable[Message]) -> int | None:
         """Walk on from `leaf` along what a program sent, adding what is not known. Gets the new leaf."""
-        for sent in messages:
-            message = self._reduced(sent)
-            key = identity(message)
+        return self.walk(leaf, self.prepare(messages))
+
+    def walk(self, leaf: int | None, prepared: Iterable[Prepared]) -> int | None:
+        """Do the same with messages that are prepared."""
+        for message, key in prepared:
             known = self._children.get((leaf, key))
             if known is None:
                 known = self._answers.get((leaf, key.loose))

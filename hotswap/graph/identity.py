@@ -30,6 +30,8 @@ PROMPTS = frozenset({"system", "developer"})
 """Roles of what a program tells the model about its work."""
 
 SPACE = b" \t\n\r\v\f\x1c\x1d\x1e\x1f"
+PROMPT_READ = 1 << 20
+"""Characters up to which a part of a prompt is looked through for headers: no model reads one as long as that."""
 STEP = 1 << 16
 """Characters that are hashed at a time, so that a long text is never copied whole."""
 _ATTRIBUTION = re.compile(rf"(?im)^[ \t]*(?:{'|'.join(map(re.escape, ATTRIBUTION))})[ \t]*:.*(?:\n|\Z)")
@@ -93,7 +95,7 @@ def _sent(message: Message) -> bytes | str:
     content, found = message.content, []
     if not isinstance(content, str) or message.role in PROMPTS:
         for element in _elements(content):
-            prompt = isinstance(element, str) and message.role in PROMPTS
+            prompt = isinstance(element, str) and message.role in PROMPTS and len(element) <= PROMPT_READ
             found.append(_ATTRIBUTION.sub("", element) if prompt else element)
         found = [element for element in found if element != ""]
         if content is None and not message.tool_calls and message.extra:

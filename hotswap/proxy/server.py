@@ -49,13 +49,13 @@ class Proxy:
         """Requests whose body is on its way to us."""
 
     async def __aenter__(self) -> Proxy:
-        self._client = Client()
         self._server = Door(self._handle)
         self._threads = ThreadPoolExecutor(READERS, "bodies")
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(self._server, "127.0.0.1", 0, backlog=4096)
         host, port = self._listener.sockets[0].getsockname()[:2]
         self.gate = Gate(host, port, self._accept)
+        self._client = Client()  # after what may be interrupted: nothing would close it
         return self
 
     async def __aexit__(
@@ -121,21 +121,26 @@ class Proxy:
     async def _call(
         self, raw: bytes, who: Pass, route: Route, request: web.BaseRequest
     ) -> web.StreamResponse:
+        task = asyncio.current_task()
+        assert task is not None
+        who.session.enter(task)
+        try:
+            return await self._answer(raw, who, route, request)
+        finally:
+            who.session.leave(task)
+
+    async def _answer(
+        self, raw: bytes, who: Pass, route: Route, request: web.BaseRequest
+    ) -> web.StreamResponse:
         session = who.session
         body = await self._aside(len(raw), lambda: session.read(raw, route.dialect))
-        call = session.open(body, request.path, route, who)
+        call = await session.open(body, request.path, route, who)
         if isinstance(call, str):
             session.refuse(call)
             return write_error(route.dialect, 400, "limit_reached", refusal(call))
         if call.tape is not None:
             return await play_back(call.tape, request)
-        task = asyncio.current_task()
-        assert task is not None
-        session.enter(task)
-        try:
-            return await self._exchange(session, call, route, request, raw)
-        finally:
-            session.leave(task)
+        return await self._exchange(session, call, route, request, raw)
 
     async def _exchange(
         self, session: Session, call: Call, route: Route, request: web.BaseRequest, raw: bytes

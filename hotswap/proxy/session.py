@@ -152,11 +152,12 @@ class Session:
         """Read a request's body, as far as it is new. Touches nothing: a large one may be read in a thread."""
         return self._history.read(raw, dialect)
 
-    def open(self, body: Body, path: str, route: Route, who: Pass) -> Call | str:
+    async def open(self, body: Body, path: str, route: Route, who: Pass) -> Call | str:
         """Take a request into the graph. Gets the call that it is: a new one, one that failed tried again, one whose
-        answer was lost (it has the `tape`); or the limit that it is refused for."""
+        answer was lost (it has the `tape`); or the limit that it is refused for. One that is large is taken in while
+        others are served; those of the same session wait for it."""
         dialect, streams = route.dialect, route.dialect.streams(body.fields, route.tail)
-        lost = self._find_lost(body, dialect, who)
+        lost = await self._find_lost(body, dialect, who)
         if lost is not None and lost.streams is streams:
             return lost
         if lost is not None:
@@ -164,7 +165,7 @@ class Session:
         over = self._account.over()
         if over is not None:
             return over
-        self._history.place(body, dialect)
+        await self._history.place(body, dialect)
         talk = self._history.converse(body, route, who)
         if self._account.spent_turns(talk):
             return "turns"
@@ -175,10 +176,10 @@ class Session:
         again.open_again(body, streams, talk)
         return again
 
-    def _find_lost(self, body: Body, dialect: Dialect, who: Pass) -> Call | None:
+    async def _find_lost(self, body: Body, dialect: Dialect, who: Pass) -> Call | None:
         if not self._repeats.any_lost:
             return None
-        self._history.place(body, dialect)
+        await self._history.place(body, dialect)
         return self._repeats.take_lost(body, dialect, who)
 
     def _take_back(self, call: Call) -> None:

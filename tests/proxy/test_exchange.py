@@ -259,7 +259,9 @@ async def test_a_call_is_recorded_before_the_last_event_goes() -> None:
     async with behind() as seat:
         session, route = seat.session, Route(Chat(), "/chat/completions", True)
         body = session.read(json.dumps({"messages": talk("hi"), "stream": True}).encode(), route.dialect)
-        call = session.open(body, "/v1/chat/completions", route, next(iter(seat.proxy._passes.values())))
+        call = await session.open(
+            body, "/v1/chat/completions", route, next(iter(seat.proxy._passes.values()))
+        )
         assert isinstance(call, Call)
         seen: list[Watching] = []
 

@@ -267,3 +267,36 @@ async def test_a_call_of_a_model_that_costs_nothing_has_cost_nothing_where_it_br
         with pytest.raises(aiohttp.ClientError):
             await seat.ask("a", stream=True)
         assert seat.trace().cost_usd is None
+
+
+MANY = {"model": "shown", "messages": talk(*map(str, range(12_001)))}
+"""A request that takes a while to be taken in."""
+
+
+@awaited
+async def test_a_request_of_very_many_messages_is_waited_for_by_its_own_session_and_by_no_other() -> None:
+    async with behind(lambda _: say("x")) as seat:
+        other = seat.proxy.open(replace(seat.session.request, rollout="other"))
+        key = {"Authorization": f"Bearer {other.secret()}"}
+        many = asyncio.ensure_future(seat.send(MANY))
+        await seat.session.called.wait()
+        own = asyncio.ensure_future(seat.ask("of the same session"))
+        assert (await seat.send({"messages": talk("of another")}, **key)).status == 200
+        assert [said.status for said in await asyncio.gather(many, own)] == [200, 200]
+        sent = [post.json["messages"][0]["content"] for post in seat.provider.posts]
+        assert (sent[0], sorted(sent[1:])) == ("of another", ["0", "of the same session"])
+        trace = seat.trace()
+        await other.close()
+    assert [call.input for call in trace.calls] == [12_000, 12_001]
+
+
+@awaited
+async def test_nothing_is_added_to_a_session_that_ends_while_it_takes_in_a_request() -> None:
+    async with behind(lambda _: say("x")) as seat:
+        many = asyncio.ensure_future(seat.send(MANY))
+        await seat.session.called.wait()
+        await seat.session.close()
+        before = seat.trace().to_line()
+        with pytest.raises(aiohttp.ClientError):
+            await many
+        assert (seat.trace().to_line(), seat.trace().calls, seat.provider.requests) == (before, [], [])
