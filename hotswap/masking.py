@@ -1,7 +1,7 @@
 """Secrets that must not be written: replaced by `[secret:NAME]` in every line that goes to disk.
 
-Known secrets are found by their value, wherever they stand and however often they were quoted in JSON. Others are
-found beside their name: `GITHUB_TOKEN=...`, `"api_key": "..."`, `--password ...`, `x-api-key: ...`,
+Known secrets are found by their value, wherever they stand, however often they were quoted in JSON, and in base64.
+Others are found beside their name: `GITHUB_TOKEN=...`, `"api_key": "..."`, `--password ...`, `x-api-key: ...`,
 `?access_token=...`, and the password in `https://me:...@host`.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -77,6 +78,17 @@ _PERHAPS = re.compile(
 
 
 _PLAIN_RUN = re.compile("[A-Za-z0-9]+")
+Write = Callable[[re.Match[str]], str]
+STEP = 1 << 12
+"""Characters of a long text that are searched at a time."""
+NEAR = 512
+"""What is found has one of `_WORDS` so near to its beginning."""
+BEYOND = 1 << 13
+"""So far behind a step is looked for what makes something that begins in it a secret."""
+_WORDS = (
+    *(b"token", b"passw", b"passphrase", b"secret", b"key", b"credential", b"authorization"),
+    *(b"sig=", b"signature=", b"://"),
+)
 _HINTS = (b"passw", b"passphrase", b"secret", b"credential", b"authorization", b"sig=", b"signature=")
 _KEY_HINTS = (b"_key", b"-key", b"apikey", b"key=")
 """What `_PERHAPS` finds has one of these in it, or one of two things more: see `_may_hold`."""
@@ -115,16 +127,18 @@ class Masker:
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self._forms: dict[str, tuple[str, ...]] = {}
-        self._cores: dict[str, bytes] = {}
-        """The longest part of each that no writer escapes: where it is not, no form of the secret is."""
+        self._cores: dict[str, tuple[bytes, ...]] = {}
+        """The longest part of each that no writer escapes, as it is and in base64: where none of them is, no form of
+        the secret is."""
         for name, value in (values or {}).items():
             self.add(name, value)
 
     def add(self, name: str, value: str) -> None:
         """Know another secret."""
         if len(value) >= SHORTEST:
-            self._forms[name] = _forms(value)
-            self._cores[name] = max(_PLAIN_RUN.findall(value), key=len, default="").encode()
+            packed = _in_base64(value)
+            self._forms[name] = (*_forms(value), *packed)
+            self._cores[name] = tuple({_core(text): None for text in (value, *packed)})
 
     def forget(self, name: str) -> None:
         """Know a secret no longer, as when the rollout that it was good for is over."""
@@ -140,14 +154,16 @@ class Masker:
                 if found:
                     text = text.replace(form, f"[secret:{name}]")
                     count += found
-        for assignment in (_LINE, _ASSIGNMENT):
-            text, named = assignment.subn(_masked_assignment, text)
+        hinted = b""
+        for pattern, write in _WRITTEN:
+            if len(text) <= STEP:
+                text, named = pattern.subn(write, text)
+            else:
+                hinted = hinted or _hinted(text.encode("ascii", "replace"))
+                text, named = _replaced(pattern, write, text, hinted)
+                hinted = b"" if named else hinted
             count += named
-        for place in _BY_PLACE:
-            text, named = place.subn(lambda match: f"{match[1]}[secret:{match[2]}]", text)
-            count += named
-        text, named = _TOKEN_LOGIN.subn(r"\1[secret:login]", text)
-        return text, count + named
+        return text, count
 
     def raw(self, content: bytes) -> bytes:
         """Get what a program wrote without its secrets; it need not be text."""
@@ -173,12 +189,14 @@ class Masker:
 
     def touches(self, line: bytes) -> bool:
         """Whether a secret may be in a line or a text; quick, since nearly all have none."""
-        for name, core in self._cores.items():
-            if core in line and any(
-                form.encode("utf-8", "surrogatepass") in line for form in self._forms[name]
-            ):
-                return True
-        return _may_hold(line) and bool(_PERHAPS.search(line))
+        for name, cores in self._cores.items():
+            for core in cores:
+                if core in line and self._has_form(line, name):
+                    return True
+        return _may_hold(line) and _perhaps(line)
+
+    def _has_form(self, line: bytes, name: str) -> bool:
+        return any(form.encode("utf-8", "surrogatepass") in line for form in self._forms[name])
 
 
 class _Walk:
@@ -230,9 +248,88 @@ def _may_hold(line: bytes) -> bool:
     return low.count(b"token") > low.count(b"tokens") or (b"@" in line and b"://" in line)
 
 
+def _perhaps(line: bytes) -> bool:
+    """Whether the slow search finds anything. It goes in steps, between which other threads get their turn."""
+    if len(line) <= STEP:
+        return bool(_PERHAPS.search(line))
+    hinted = _hinted(line)
+    return any(
+        _PERHAPS.search(line, at, at + STEP + BEYOND)
+        for at in range(0, len(line), STEP)
+        if _is_hinted(hinted, at)
+    )
+
+
+def _replaced(pattern: re.Pattern[str], write: Write, text: str, hinted: bytes) -> tuple[str, int]:
+    """Get what `pattern.subn` gets. A long text is gone through in steps: those without a word beside which a secret
+    could stand are passed over, and between two others other threads get their turn."""
+    kept: list[str] = []
+    at = start = 0
+    while start < len(text):
+        end = start + STEP
+        begun = pattern.search(text, start, end + BEYOND) if _is_hinted(hinted, start) else None
+        if begun is None or begun.start() >= end:
+            start = end
+            continue
+        found = pattern.match(text, begun.start())  # what is found may go on beyond the step
+        start = begun.start() + 1
+        if found is not None:
+            kept += [text[at : found.start()], write(found)]
+            at = start = found.end()
+    return ("".join([*kept, text[at:]]), len(kept) // 2) if kept else (text, 0)
+
+
+def _hinted(text: bytes) -> bytes:
+    """Get a byte for each step of a text: 1 where a word begins in it beside which a secret could stand."""
+    low = text.lower()
+    steps = bytearray(len(text) // STEP + 1)
+    for word in _WORDS:
+        at = low.find(word)
+        while at >= 0:
+            steps[at // STEP] = 1
+            at = low.find(word, (at // STEP + 1) * STEP)
+    return bytes(steps)
+
+
+def _is_hinted(hinted: bytes, at: int) -> bool:
+    """Whether a secret could stand beside its name where the name begins in so many characters from a place on."""
+    return 1 in hinted[at // STEP : (at + STEP + NEAR) // STEP + 1]
+
+
+def _masked_place(match: re.Match[str]) -> str:
+    return f"{match[1]}[secret:{match[2]}]"
+
+
+def _masked_login(match: re.Match[str]) -> str:
+    return f"{match[1]}[secret:login]"
+
+
 def _masked_assignment(match: re.Match[str]) -> str:
     name = match[1].removeprefix("export ").removeprefix("declare -x ").partition("=")[0]
     return f"{match[1]}[secret:{name}]"
+
+
+_WRITTEN: tuple[tuple[re.Pattern[str], Write], ...] = (
+    *((pattern, _masked_assignment) for pattern in (_LINE, _ASSIGNMENT)),
+    *((pattern, _masked_place) for pattern in _BY_PLACE),
+    (_TOKEN_LOGIN, _masked_login),
+)
+
+
+def _core(text: str) -> bytes:
+    return max(_PLAIN_RUN.findall(text), key=len, default="").encode()
+
+
+def _in_base64(value: str) -> tuple[str, ...]:
+    """What of a value stands in base64 whatever is packed before and behind it: for each of the three places where it
+    may begin in a group, in both alphabets, and as JSON writers may escape it."""
+    data, forms = value.encode("utf-8", "surrogatepass"), set()
+    for before, unsure in ((0, 0), (1, 2), (2, 3)):
+        sure = slice(unsure, (before + len(data)) * 8 // 6)
+        for packed in (b64encode(bytes(before) + data), urlsafe_b64encode(bytes(before) + data)):
+            forms.add(packed.decode()[sure])
+    forms |= {form.replace("/", "\\/") for form in forms}
+    return tuple(sorted(forms, key=len, reverse=True))
 
 
 def _forms(value: str) -> tuple[str, ...]:

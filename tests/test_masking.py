@@ -1,7 +1,9 @@
 """No secret is written: those that are known by their value, others by the name beside them."""
 
+import base64
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -11,6 +13,7 @@ from _kit.evals import evaluate
 from _kit.provider import Provider, call_tool, say
 from _kit.traces import fault, scored
 
+from hotswap import masking
 from hotswap.masking import Masker, is_secret_name, masked_url, secrets_in
 from hotswap.store import RunDirectory, RunInfo
 
@@ -308,3 +311,67 @@ def test_secrets_that_a_tool_prints_are_masked_by_their_names_and_counted_in_the
     assert count >= 14  # seven in the command that was asked for, and seven in what it printed
     assert done.metrics["total"]["masked"] == count
     assert f"{count} secrets were masked in the traces." in done.stdout
+
+
+@pytest.mark.parametrize("before", range(7))
+@pytest.mark.parametrize("behind", range(4))
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_known_secret_is_masked_in_base64_wherever_it_begins(
+    before: int, behind: int, encode: Callable[[bytes], bytes]
+) -> None:
+    secret = "sk-canary?>~/0001"
+    packed = encode(b"u" * before + secret.encode() + b"v" * behind)
+    masker = Masker({"KEY": secret})
+    for written in (packed, packed.replace(b"/", b"\\/")):
+        masked = masker.raw(b"it is Basic " + written + b" and so on")
+        assert b"[secret:KEY]" in masked
+        left = masked.replace(b"[secret:KEY]", b"").partition(b"Basic ")[2].removesuffix(b" and so on")
+        assert len(left) <= len(packed) - len(secret) * 4 // 3 + 4
+    line, count = masker.line(json.dumps({"said": packed.decode()}).encode())
+    assert (count, b"[secret:KEY]" in line) == (1, True)
+
+
+@pytest.mark.parametrize("secret", ["sk-canary-0001", "nothing-of-the-kind"])
+def test_a_long_text_is_masked_as_a_short_one_is_wherever_its_steps_end(
+    monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    parts = [
+        *(
+            'curl -H "x-api-key: canary-0001" ',
+            "authorization: Bearer canary-0001\n",
+            "sig=abcdef ",
+            "token key ",
+        ),
+        *(
+            '{"api_key": "canary-0001", "password": "' + "long " * 300 + '"} ',
+            "https://me:canary-1@host/path ",
+        ),
+        *("export MY_VENDOR_TOKEN=canary-0001 and more\n", "--vendor.password=canary-0001 ", "é" * 90),
+        *(
+            "?access_token=canary-0001&key=canary-0001 ",
+            f"{secret} ",
+            "x" * 700,
+            "\n",
+            "https://" + "c" * 30 + "@h/r ",
+        ),
+    ]
+    draw = Random(1)
+    for step in (64, 300, 4096):
+        text = "".join(draw.choice(parts) for _ in range(200))
+        masker = Masker({"KEY": secret})
+        monkeypatch.setattr(masking, "STEP", len(text))
+        whole = masker.text(text)
+        monkeypatch.setattr(masking, "STEP", step)
+        assert masker.text(text) == whole
+        assert masker.raw(text.encode()) == whole[0].encode()
+        assert not masker.touches(b"a word " * 10_000)
+
+
+def test_a_megabyte_is_searched_in_a_small_part_of_the_time_that_its_expressions_would_take() -> None:
+    text = "word " * 40_000 + "MY_TOKEN=canary-0001 " + "word " * 40_000
+    started = time.process_time()
+    for pattern, write in masking._WRITTEN:
+        pattern.subn(write, text)
+    slow, started = time.process_time() - started, time.process_time()
+    assert Masker().text(text)[1] == 1
+    assert time.process_time() - started < slow / 3
