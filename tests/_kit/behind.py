@@ -34,14 +34,23 @@ QUICK = CallPolicy(retries=2, timeout_s=10, connect_s=2)
 KEY = "sk-the-provider-key"
 
 
-def awaited(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run an asynchronous test in a loop of its own, within a minute."""
+Test = Callable[..., Coroutine[Any, Any, None]]
 
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 60))
 
-    return run
+def within(seconds: float) -> Callable[[Test], Callable[..., None]]:
+    """Run an asynchronous test in a loop of its own, within a time."""
+
+    def awaited(test: Test) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(*args: Any, **kwargs: Any) -> None:
+            asyncio.run(asyncio.wait_for(test(*args, **kwargs), seconds))
+
+        return run
+
+    return awaited
+
+
+awaited = within(60)
 
 
 @dataclass(frozen=True)
