@@ -17,14 +17,17 @@ it would change the meaning:
 * Signatures and encrypted thinking mean nothing elsewhere. Words that were thought earlier go to chat, as
   `reasoning_content`; Anthropic and OpenAI's Responses do not take them back without their seals.
 * A custom tool is a function with one text, `input`; a tool in a namespace is a function whose name holds the
-  namespace; both come back as they were. Tools that a provider runs itself (web search and the like) are dropped.
+  namespace; both come back as they were. Tools that a provider runs itself (web search and the like) are dropped; where
+  the model must call one of them, the request is refused, and so are tools of the program's that its provider's models
+  alone know (a computer, a text editor).
 * Results of tools follow their calls. Where they can hold no images, a user's message after them does. Where there is
   no flag for a failed tool, its text begins with `Error: `.
 * Instructions amid a conversation go to Anthropic as a user's text, in `<system-reminder>` tags.
 * Anthropic demands a limit of tokens: 32,000 where the program sets none.
 * A program that speaks messages or Gemini sees what the model thinks only where it asked to.
 * What lies on a provider's server (an earlier response, a file) is refused, and so are stop sequences where the
-  endpoint has none, several answers to one call, and log-probabilities.
+  endpoint has none, several answers to one call, log-probabilities, biases of tokens, sound, and a form of the answer
+  that the endpoint cannot be held to.
 * Where the endpoint does not count tokens, a program that speaks messages, which adds numbers up, reads zeros.
 """
 
@@ -46,6 +49,7 @@ from hotswap.translation.names import Names
 from hotswap.translation.passage import Passage, put_together, taken_apart
 from hotswap.translation.pivot import Begun, Failed, Piece
 from hotswap.translation.pivot import Untranslatable as Untranslatable
+from hotswap.translation.reading import must_call
 
 
 class Translated:
@@ -61,6 +65,7 @@ class Translated:
         self._opened = int(time.time())
         self._answers = _answers(endpoint)
         self._asked = asked = _requests(program).read(fields, self._unsaid)
+        must_call(asked)
         target = _requests(endpoint)
         self._names = Names(asked.tools, target.KINDS)
         self.fields: dict[str, Any] = {

@@ -53,11 +53,27 @@ def as_object(words: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"input": words}
 
 
-def note_rest(fields: Mapping[str, Any], known: Iterable[str], dropped: set[str]) -> None:
-    """Note the fields that have no place in the pivot, and say something."""
-    dropped |= {
-        name for name, value in fields.items() if name not in known and value not in (None, [], {}, "", False)
-    }
+OFF = frozenset({"store", "background", "logprobs", "echo"})
+"""Switches that are off where they are absent: `false` says nothing there."""
+
+
+def note_rest(fields: Mapping[str, Any], known: Iterable[str], dropped: set[str], below: str = "") -> None:
+    """Note the fields that have no place in the pivot, and say something; `below`: where they stand."""
+    for name, value in fields.items():
+        silent = value in (None, "") or value == [] or value == {} or (value is False and name in OFF)
+        if name not in known and not silent:
+            dropped.add(f"{below}.{name}" if below else name)
+
+
+def refuse_all(fields: Mapping[str, Any], which: Mapping[str, str]) -> None:
+    """Refuse the fields that are said, each with its reason: without them the request would mean something else."""
+    for name, why in which.items():
+        refuse_if(fields.get(name), name, why)
+
+
+def refuse_unless(kind: Any, known: Iterable[Any], name: str) -> None:
+    """Refuse a value of which only some can be said elsewhere."""
+    refuse_if(kind not in known, name, f"{name} = {kind!r} cannot be said in another dialect")
 
 
 def note_signs(block: Mapping[str, Any], dropped: set[str]) -> None:
@@ -83,3 +99,17 @@ def append(asked: Asked, turn: Turn) -> None:
 def only(tools: list[Tool], names: Set[tuple[str | None, str]]) -> list[Tool]:
     """The tools that a choice leaves the model."""
     return [tool for tool in tools if (tool.namespace, tool.name) in names]
+
+
+def must_call(asked: Asked) -> None:
+    """Refuse a request whose model must call a tool that the endpoint is not offered."""
+    choice = asked.choice
+    if choice is None or choice.mode not in ("required", "named"):
+        return
+    offered = {tool.name for tool in asked.tools}
+    missing = not offered if choice.mode == "required" else choice.name not in offered
+    refuse_if(
+        missing,
+        "tool_choice",
+        f"the model must call {choice.name or 'a tool'}, which only its own provider runs",
+    )

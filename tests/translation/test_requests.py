@@ -373,11 +373,122 @@ class TestSettings:
         assert opened("chat", "messages", messages=[], seed=1).dropped == ("seed",)
 
     @pytest.mark.parametrize(
+        ("program", "fields", "named"),
+        [
+            ("chat", {"messages": [{**user("Hi."), "name": "ada"}], "enable_thinking": False, "store": False},
+             ("enable_thinking", "messages.name")),
+            ("chat", {"messages": [{"role": "user", "content": [
+                {"type": "image_url", "image_url": {"url": "https://x.org/a.png", "detail": "high"}}]}]},
+             ("image_url.detail",)),
+            ("responses", {"input": [], "tools": [
+                {"type": "namespace", "name": "mcp__a", "description": "Tools of a.", "tools": []}]},
+             ("tools.namespace.description",)),
+            ("responses", {"input": [{**user("Hi."), "internal_chat_message_metadata_passthrough": {"turn_id": "1"}}],
+                           "truncation": "auto", "text": {"stop": "x"}},
+             ("input.internal_chat_message_metadata_passthrough", "text.stop", "truncation")),
+            ("messages", {"messages": [user("Hi.")], "thinking": {"type": "adaptive", "display": "summarized"},
+                          "tools": [{"name": "a", "input_schema": {}, "defer_loading": True}]},
+             ("thinking.display", "tools.defer_loading")),
+            ("messages", {"messages": [{"role": "user", "content": [{
+                "type": "document", "context": "From 1999.", "source": {"type": "content", "content": [
+                    {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]}}]}]},
+             ("cache_control", "document.context")),
+            ("gemini", {"contents": [], "toolConfig": {"retrievalConfig": {"languageCode": "de"}}, "tools": [
+                {"functionDeclarations": [{"name": "a", "behavior": "NON_BLOCKING"}]}]},
+             ("functionDeclarations.behavior", "toolConfig.retrievalConfig")),
+        ],
+    )  # fmt: skip
+    def test_nothing_is_lost_in_silence(self, program: str, fields: Any, named: tuple[str, ...]) -> None:
+        assert opened(program, "chat" if program != "chat" else "responses", **fields).dropped == named
+
+    def test_null_stays_allowed_where_a_schema_of_gemini_allows_it(self) -> None:
+        schema = {"type": "OBJECT", "properties": {"a": {"type": "STRING", "nullable": True}}}
+        config = {"responseMimeType": "application/json", "responseSchema": schema}
+        sent = asked("gemini", "chat", contents=[], generationConfig=config)["response_format"]["json_schema"]
+        assert sent["schema"]["properties"] == {"a": {"type": ["string", "null"]}}
+
+    @pytest.mark.parametrize(
         ("program", "endpoint", "fields", "kind"),
         [
             ("chat", "messages", {"messages": [], "n": 2}, "n"),
             ("chat", "responses", {"messages": [], "stop": ["END"]}, "stop"),
             ("chat", "messages", {"messages": [], "logprobs": True}, "logprobs"),
+            ("chat", "messages", {"messages": [], "logit_bias": {"50256": -100}}, "logit_bias"),
+            ("chat", "responses", {"messages": [], "audio": {"voice": "alloy"}}, "audio"),
+            ("chat", "responses", {"messages": [], "guided_regex": "[0-9]+"}, "guided_regex"),
+            (
+                "chat",
+                "responses",
+                {"messages": [], "response_format": {"type": "grammar"}},
+                "response_format.type",
+            ),
+            ("chat", "messages", {"messages": [], "response_format": {"type": "json_object"}}, "json_object"),
+            ("chat", "messages", {"messages": [], "tool_choice": "any"}, "tool_choice"),
+            ("chat", "messages", {"messages": [], "tool_choice": "required"}, "tool_choice"),
+            ("responses", "chat", {"input": [], "text": {"format": {"type": "grammar"}}}, "text.format.type"),
+            ("responses", "chat", {"input": [], "include": ["message.output_text.logprobs"]}, "top_logprobs"),
+            ("responses", "chat", {"input": [], "tools": [{"type": "apply_patch"}]}, "tools.apply_patch"),
+            ("responses", "messages", {"input": [{"type": "computer_call_output"}]}, "computer_call_output"),
+            (
+                "responses",
+                "chat",
+                {"input": [], "tools": [{"type": "web_search"}], "tool_choice": "required"},
+                "tool_choice",
+            ),
+            (
+                "messages",
+                "chat",
+                {"messages": [], "tools": [{"type": "bash_20250124", "name": "bash"}]},
+                "tools.bash_20250124",
+            ),
+            (
+                "messages",
+                "chat",
+                {
+                    "messages": [],
+                    "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+                    "tool_choice": {"type": "tool", "name": "web_search"},
+                },
+                "tool_choice",
+            ),
+            (
+                "messages",
+                "responses",
+                {"messages": [], "output_config": {"format": {"type": "regex"}}},
+                "output_config.format.type",
+            ),
+            (
+                "gemini",
+                "chat",
+                {"contents": [], "generationConfig": {"responseModalities": ["TEXT", "IMAGE"]}},
+                "responseModalities",
+            ),
+            (
+                "gemini",
+                "chat",
+                {"contents": [], "generationConfig": {"responseMimeType": "text/x.enum"}},
+                "responseMimeType",
+            ),
+            (
+                "gemini",
+                "chat",
+                {
+                    "contents": [
+                        {"parts": [{"fileData": {"mimeType": "image/png", "fileUri": "gs://bucket/a.png"}}]}
+                    ]
+                },
+                "fileData",
+            ),
+            (
+                "gemini",
+                "messages",
+                {
+                    "contents": [],
+                    "tools": [{"googleSearch": {}}],
+                    "toolConfig": {"functionCallingConfig": {"mode": "ANY"}},
+                },
+                "tool_choice",
+            ),
             ("responses", "chat", {"input": "x", "previous_response_id": "resp_1"}, "previous_response_id"),
             ("responses", "chat", {"input": [{"type": "item_reference", "id": "i"}]}, "item_reference"),
             (

@@ -31,7 +31,9 @@ from hotswap.translation.reading import (
     note_signs,
     number,
     only,
+    refuse_all,
     refuse_if,
+    refuse_unless,
     table,
     text,
     texts,
@@ -41,6 +43,28 @@ from hotswap.translation.turns import of_type, preamble, settle, shown_after, sp
 TAIL = "/chat/completions"
 KINDS: tuple[Kind, ...] = ("function",)
 """Custom tools are in OpenAI's own API only: they are sent as functions, which every server knows."""
+
+ALTERING = {
+    "logit_bias": "biases are of the ids of one model's tokens",
+    "audio": "an answer in sound can only be asked of an endpoint that speaks chat",
+    **dict.fromkeys(
+        (
+            "guided_json",
+            "guided_regex",
+            "guided_choice",
+            "guided_grammar",
+            "structured_outputs",
+            "grammar",
+            "json_schema",
+        ),
+        "a form of the answer in words of one server cannot be said to another",
+    ),
+}
+"""Fields without which the answer would be another one."""
+MESSAGE = frozenset((
+    "role", "content", "tool_calls", "function_call", "tool_call_id", "reasoning_content", "reasoning", "refusal",
+    "annotations", "logprobs", "audio",
+))  # fmt: skip
 
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -67,6 +91,7 @@ def read(fields: Mapping[str, Any], dropped: set[str]) -> Asked:
         "logprobs",
         "log-probabilities can only be asked of an endpoint that speaks chat",
     )
+    refuse_all(fields, ALTERING)
     note_rest(fields, KNOWN, dropped)
     asked = Asked(
         max_tokens=number(fields.get("max_completion_tokens")) or number(fields.get("max_tokens")),
@@ -90,6 +115,7 @@ _SAME = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency
 
 
 def _read_output(given: Mapping[str, Any]) -> Output | None:
+    refuse_unless(given.get("type"), (None, "text", "json_object", "json_schema"), "response_format.type")
     if given.get("type") == "json_object":
         return Output()
     if given.get("type") != "json_schema":
@@ -137,7 +163,9 @@ def _read_choice(choice: Any, asked: Asked) -> None:
         }
         asked.tools = only(asked.tools, names)
         asked.choice = Choice("required" if allowed.get("mode") == "required" else "auto")
-    elif isinstance(choice, dict):
+    elif not isinstance(choice, dict):
+        refuse_unless(choice, (None,), "tool_choice")
+    else:
         said = table(choice.get("function") or choice.get("custom") or choice)
         asked.choice = Choice("named", text(said.get("name")))
 
@@ -159,6 +187,9 @@ class _Legacy:
 def read_message(message: Mapping[str, Any], dropped: set[str], legacy: _Legacy | None = None) -> Turn:
     """Read one message, of a request or an answer."""
     legacy = legacy or _Legacy()
+    note_rest(
+        {name: value for name, value in message.items() if value is not False}, MESSAGE, dropped, "messages"
+    )
     role = ROLES.get(text(message.get("role")), "user")
     content = tuple(read_content(message.get("content"), dropped))
     if role == "tool":
@@ -211,6 +242,8 @@ def _read_block(block: Mapping[str, Any], dropped: set[str]) -> list[Part]:
         return [Refusal(text(block.get("refusal")))]
     if kind == "image_url":
         image = block.get("image_url")
+        if text(table(image).get("detail")) in ("low", "high"):
+            dropped.add("image_url.detail")
         return [Media("image", text(table(image).get("url")) or text(image))]
     if kind == "file":
         return [_read_file(table(block.get("file")))]

@@ -27,6 +27,7 @@ from hotswap.translation.reading import (
     number,
     only,
     refuse_if,
+    refuse_unless,
     table,
     text,
     texts,
@@ -47,7 +48,10 @@ KNOWN = frozenset(
 CONFIG = frozenset((
     "temperature", "topP", "topK", "maxOutputTokens", "stopSequences", "seed", "presencePenalty", "frequencyPenalty",
     "responseMimeType", "responseSchema", "responseJsonSchema", "thinkingConfig", "candidateCount",
+    "responseModalities",
 ))  # fmt: skip
+DECLARED = frozenset({"name", "description", "parameters", "parametersJsonSchema"})
+FILES = "//generativelanguage.googleapis.com/"
 BUDGETS = ((0, "none"), (2_048, "low"), (8_192, "medium"))
 MODES = {"AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto"}
 
@@ -67,6 +71,8 @@ def read(fields: Mapping[str, Any], dropped: set[str]) -> Asked:
         "only one candidate can be asked for",
     )
     refuse_if(config.get("responseLogprobs"), "responseLogprobs", "log-probabilities cannot be asked for")
+    modes = set(texts(config.get("responseModalities")))
+    refuse_if(modes - {"TEXT"}, "responseModalities", "images and sound can only be asked of Gemini")
     thinking = table(config.get("thinkingConfig"))
     asked = Asked(
         max_tokens=number(config.get("maxOutputTokens")),
@@ -99,6 +105,8 @@ def _read_effort(thinking: Mapping[str, Any]) -> str | None:
 
 
 def _read_output(config: Mapping[str, Any]) -> Output | None:
+    kinds = (None, "text/plain", "application/json")
+    refuse_unless(config.get("responseMimeType"), kinds, "responseMimeType")
     if config.get("responseMimeType") != "application/json":
         return None
     schema = config.get("responseJsonSchema") or config.get("responseSchema")
@@ -111,19 +119,24 @@ def _plain(schema: Any) -> Any:
         return [_plain(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    return {
+    plain = {
         name: value.lower() if name == "type" and isinstance(value, str) else _plain(value)
         for name, value in schema.items()
         if name not in ("nullable", "propertyOrdering", "$schema")
     }
+    if schema.get("nullable") is True and isinstance(plain.get("type"), str):
+        plain["type"] = [plain["type"], "null"]
+    return plain
 
 
 def _read_tools(fields: Mapping[str, Any], asked: Asked, dropped: set[str]) -> None:
     for tool in items(fields.get("tools")):
         dropped |= {f"tools.{name}" for name in tool if name != "functionDeclarations"}
         for said in items(tool.get("functionDeclarations")):
+            note_rest(said, DECLARED, dropped, "functionDeclarations")
             schema = table(said.get("parametersJsonSchema") or said.get("parameters"))
             asked.tools.append(Tool(text(said.get("name")), text(said.get("description")), _plain(schema)))
+    note_rest(table(fields.get("toolConfig")), ("functionCallingConfig",), dropped, "toolConfig")
     config = table(table(fields.get("toolConfig")).get("functionCallingConfig"))
     mode = MODES.get(text(config.get("mode")).upper())
     if config.get("allowedFunctionNames"):
@@ -182,6 +195,8 @@ def _read_part(part: Mapping[str, Any], calls: _Calls, dropped: set[str]) -> lis
         f"a part of {media_type or 'an unknown type'} can only be sent to Gemini",
     )
     url = data_url(media_type, data.get("data")) if data else text(file.get("fileUri"))
+    lies = not data and (not url.startswith("http") or FILES in url)
+    refuse_if(lies, "fileData", "a file that lies with one provider cannot be sent to another: send its data")
     return [Media("image" if media_type.startswith("image/") else "document", url, file.get("displayName"))]
 
 

@@ -32,6 +32,7 @@ from hotswap.translation.reading import (
     note_signs,
     number,
     refuse_if,
+    refuse_unless,
     table,
     text,
     texts,
@@ -50,6 +51,9 @@ KNOWN = frozenset((
 ))  # fmt: skip
 BUDGETS = ((2_048, "low"), (8_192, "medium"))
 """Up to how many tokens of thinking an effort is meant; beyond is `high`."""
+TOOL = frozenset({"type", "name", "description", "input_schema", "strict", "cache_control"})
+OWN_TOOLS = ("bash_", "text_editor_", "computer_", "memory_")
+"""Tools that the program runs, and that have no schema that could be offered to another model."""
 SERVER_BLOCKS = ("server_tool_use", "mcp_tool_use", "container_upload")
 
 
@@ -58,6 +62,8 @@ def read(fields: Mapping[str, Any], dropped: set[str]) -> Asked:
     refuse_if(fields.get("container"), "container", "a container is on the provider's server")
     dropped |= {"mcp_servers"} if fields.get("mcp_servers") else set()
     thinking, config = table(fields.get("thinking")), table(fields.get("output_config"))
+    note_rest(thinking, ("type", "budget_tokens"), dropped, "thinking")
+    note_rest(config, ("effort", "format"), dropped, "output_config")
     choice = table(fields.get("tool_choice"))
     asked = Asked(
         max_tokens=number(fields.get("max_tokens")),
@@ -91,6 +97,7 @@ def _read_effort(thinking: Mapping[str, Any], config: Mapping[str, Any]) -> str 
 
 
 def _read_output(given: Mapping[str, Any]) -> Output | None:
+    refuse_unless(given.get("type"), (None, "text", "json_schema"), "output_config.format.type")
     return Output(table(given.get("schema")), strict=True) if given.get("type") == "json_schema" else None
 
 
@@ -107,8 +114,14 @@ def _read_tool(tool: Mapping[str, Any], tools: list[Tool], dropped: set[str]) ->
     kind = text(tool.get("type")) or "custom"
     note_signs(tool, dropped)
     if kind != "custom":
+        refuse_if(
+            kind.startswith(OWN_TOOLS),
+            f"tools.{kind}",
+            f"the tool {kind} is run by the program, and known only to its own provider's models",
+        )
         dropped.add(f"tools.{kind}")
         return
+    note_rest(tool, TOOL, dropped, "tools")
     schema = {name: value for name, value in table(tool.get("input_schema")).items() if name != "$schema"}
     tools.append(
         Tool(text(tool.get("name")), text(tool.get("description")), schema, strict=tool.get("strict"))
@@ -136,7 +149,7 @@ def _read_block(block: Mapping[str, Any], dropped: set[str]) -> list[Part]:
     if kind == "text":
         return [Text(text(block.get("text")))]
     if kind in ("image", "document"):
-        return _read_media(block, kind)
+        return _read_media(block, kind, dropped)
     if kind == "thinking":
         dropped |= {"thinking.signature"} if block.get("signature") else set()
         return [Thinking(text(block.get("thinking")))]
@@ -157,7 +170,8 @@ def _read_block(block: Mapping[str, Any], dropped: set[str]) -> list[Part]:
     return []
 
 
-def _read_media(block: Mapping[str, Any], kind: Any) -> list[Part]:
+def _read_media(block: Mapping[str, Any], kind: Any, dropped: set[str]) -> list[Part]:
+    note_rest(block, ("type", "source", "title", "cache_control", "citations"), dropped, kind)
     source, title = table(block.get("source")), text(block.get("title")) or None
     how = source.get("type")
     if how == "base64":
@@ -167,7 +181,7 @@ def _read_media(block: Mapping[str, Any], kind: Any) -> list[Part]:
     if how == "text":
         return [Text(text(source.get("data")))]
     if how == "content":
-        return read_content(source.get("content"), set())
+        return read_content(source.get("content"), dropped)
     refuse_if(True, "file_id", "a file that lies with one provider cannot be sent to another: send its data")
     return []
 
@@ -189,7 +203,7 @@ def write(asked: Asked, names: Names, dropped: set[str]) -> dict[str, Any]:
     if names.tools:
         fields["tools"] = [_write_tool(tool) for tool in names.tools]
         fields |= _write_choice(asked, names)
-    fields |= _write_thinking(asked, dropped)
+    fields |= _write_thinking(asked)
     said = {"temperature": asked.temperature, "top_p": asked.top_p, "top_k": asked.top_k}
     if asked.stop:
         fields["stop_sequences"] = list(asked.stop)
@@ -198,15 +212,18 @@ def write(asked: Asked, names: Names, dropped: set[str]) -> dict[str, Any]:
     return fields | {name: value for name, value in said.items() if value is not None}
 
 
-def _write_thinking(asked: Asked, dropped: set[str]) -> dict[str, Any]:
+def _write_thinking(asked: Asked) -> dict[str, Any]:
     """An effort needs no thinking blocks in the history, which a budget would demand and nobody else can keep."""
     config: dict[str, Any] = {}
     if asked.effort and asked.effort != "none":
         config["effort"] = "low" if asked.effort == "minimal" else asked.effort
     if asked.output and asked.output.schema is not None:
         config["format"] = {"type": "json_schema", "schema": asked.output.schema}
-    elif asked.output:
-        dropped.add("json_object")
+    refuse_if(
+        asked.output and asked.output.schema is None,
+        "json_object",
+        "an endpoint that speaks messages is held to JSON by a schema alone: give one (json_schema)",
+    )
     return {"output_config": config} if config else {}
 
 

@@ -32,9 +32,12 @@ from hotswap.translation.reading import (
     note_signs,
     number,
     only,
+    refuse_all,
     refuse_if,
+    refuse_unless,
     table,
     text,
+    texts,
     written,
 )
 from hotswap.translation.turns import merge, settle
@@ -54,6 +57,11 @@ ELSEWHERE = {
     "background": "an answer that is fetched later can only be asked of an endpoint that speaks responses",
 }
 """Fields that point to what we cannot ask for."""
+LOGPROBS = "message.output_text.logprobs"
+OWN_TOOLS = ("computer", "shell", "apply_patch")
+"""Tools that the program runs, and that have no schema that could be offered to another model."""
+RESULTS = ("computer_call_output", "shell_call_output", "apply_patch_call_output", "mcp_approval_response")
+"""What the program answered to calls of such tools: the conversation means nothing without them."""
 HIDDEN = {
     "item_reference": "an item that is on the provider's server cannot be sent to another: send the item",
     "compaction": "a history that was compacted to an encrypted item can only be read by who wrote it",
@@ -63,13 +71,15 @@ ROLES: Mapping[str, Role] = {"system": "system", "developer": "developer", "assi
 
 
 def read(fields: Mapping[str, Any], dropped: set[str]) -> Asked:
-    for name, why in ELSEWHERE.items():
-        refuse_if(fields.get(name), name, why)
+    refuse_all(fields, ELSEWHERE)
     refuse_if(
-        fields.get("top_logprobs"), "top_logprobs", "log-probabilities can only be asked of the same dialect"
+        fields.get("top_logprobs") or LOGPROBS in texts(fields.get("include")),
+        "top_logprobs",
+        "log-probabilities can only be asked of the same dialect",
     )
     note_rest(fields, KNOWN, dropped)
     reasoning, form = table(fields.get("reasoning")), table(fields.get("text"))
+    note_rest(form, ("format", "verbosity"), dropped, "text")
     note_rest({f"reasoning.{name}": value for name, value in reasoning.items()}, _SAID_REASONING, dropped)
     asked = Asked(
         max_tokens=number(fields.get("max_output_tokens")),
@@ -93,6 +103,7 @@ _SAID_REASONING = frozenset({"reasoning.effort", "reasoning.summary", "reasoning
 
 
 def _read_output(given: Mapping[str, Any]) -> Output | None:
+    refuse_unless(given.get("type"), (None, "text", "json_object", "json_schema"), "text.format.type")
     if given.get("type") == "json_object":
         return Output()
     if given.get("type") != "json_schema":
@@ -105,13 +116,16 @@ def _read_tools(given: Any, tools: list[Tool], dropped: set[str], namespace: str
     for said in items(given):
         kind = text(said.get("type"))
         if kind == "namespace":
+            note_rest(said, ("type", "name", "tools"), dropped, "tools.namespace")
             _read_tools(said.get("tools"), tools, dropped, text(said.get("name")))
         elif kind in _TOOLS:
             tools.append(_read_tool(said, _TOOLS[kind], namespace))
         else:
+            refuse_if(kind.startswith(OWN_TOOLS), f"tools.{kind}", _OWN_TOOL.format(kind))
             dropped.add(f"tools.{kind}")
 
 
+_OWN_TOOL = "the tool {} is run by the program, and known only to its own provider's models"
 _TOOLS: Mapping[str, Kind] = {
     "function": "function",
     "custom": "custom",
@@ -169,6 +183,8 @@ def _read_input(given: Any, asked: Asked, dropped: set[str]) -> None:
 def _read_item(item: Mapping[str, Any], asked: Asked, dropped: set[str]) -> Turn | None:
     kind = text(item.get("type")) or "message"
     refuse_if(kind in HIDDEN, kind, HIDDEN.get(kind, ""))
+    refuse_if(kind in RESULTS, kind, f"an item of the type {kind!r} can only be sent to its own provider")
+    note_rest({name: item[name] for name in item if name.startswith("internal_")}, (), dropped, "input")
     if kind == "message":
         role = ROLES.get(text(item.get("role")), "user")
         return Turn(role, tuple(_read_content(item.get("content"), dropped)))
@@ -250,6 +266,8 @@ def _read_part(part: Mapping[str, Any], dropped: set[str]) -> Part:
     if kind == "refusal":
         return Refusal(text(part.get("refusal")))
     if kind == "input_image":
+        if part.get("detail") in ("low", "high"):
+            dropped.add("input_image.detail")
         return Media("image", text(part.get("image_url")))
     refuse_if(
         kind != "input_file",
