@@ -42,6 +42,7 @@ PLACES = {
     "Makefile": "what a contributor runs: `make check`",
     ".ci/run": "the whole check, on a machine that may have nothing of ours",
     "hotswap/": "what every run shares; knows no harness, runtime or taskset by name",
+    "hotswap/doors/": "how a box with a network of its own reaches the proxy",
     "hotswap/capture/": "ids of tokens: what is asked for, what is read, the file that they are kept in",
     "hotswap/contracts/": "the types that parts are made of: Task, Taskset, Harness, Runtime, Preset",
     "hotswap/dialects/": "one file a wire format",

@@ -78,6 +78,10 @@ class Services(Protocol):
         """Tell the person a line."""
         ...
 
+    def keeps(self, trace: Trace) -> bool:
+        """Whether the box of a rollout that came out like this is to be left for a look."""
+        ...
+
     def keep_output(self, rollout: Rollout, name: str, content: bytes) -> None:
         """Keep what the program printed beside the trace."""
         ...
@@ -160,11 +164,23 @@ async def _box(rollout: Rollout, lineup: Lineup, services: Services, trace: Trac
         trace.timing.setup_s = time.monotonic() - began - trace.timing.box_s
         yield box
     finally:
+        if services.keeps(trace):
+            _keep(box, rollout, services)
         try:
             with blame("runtime", "box"):
                 await opened.__aexit__(None, None, None)
         except Fault as fault:
             _record(trace, fault.record)
+
+
+def _keep(box: Box, rollout: Rollout, services: Services) -> None:
+    """Have the box left as it is, and say how it is entered and removed."""
+    name = f"the box of {rollout.task.id}, attempt {rollout.attempt} of {rollout.cell},"
+    kept = box.keep()
+    if kept is None:
+        services.say(f"{name} cannot be kept by this runtime")
+    else:
+        services.say(f"{name} was kept\n  to enter it: {kept.enter}\n  to remove it: {kept.remove}")
 
 
 async def _run_agent(stage: _Stage) -> Verdict:

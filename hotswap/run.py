@@ -229,6 +229,11 @@ class Stage:
     def say(self, text: str) -> None:
         self._watch.say(text)
 
+    def keeps(self, trace: Trace) -> bool:
+        wanted = self._run.resolved.settings.keep
+        failed = trace.outcome != "scored" or (trace.reward or 0.0) < 1
+        return self.winding_down.reason is None and (wanted == "all" or (wanted == "failed" and failed))
+
     def keep_output(self, rollout: Rollout, name: str, content: bytes) -> None:
         path = self._writer.logs(rollout.id) / name
         with self._masked(rollout):

@@ -10,17 +10,30 @@ import re
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import ClassVar
 
 from hotswap.contracts.environment import Environment
 from hotswap.contracts.network import Network
-from hotswap.contracts.runtime import Box, Command, File, Files, Made, Needs, PathError, Process, Runtime
+from hotswap.contracts.runtime import (
+    Box,
+    Command,
+    File,
+    Files,
+    Kept,
+    Made,
+    Needs,
+    PathError,
+    Process,
+    Runtime,
+)
 from hotswap.errors import Fault, UsageError
-from hotswap.processes import Family, carry_through, entrust, release, remove_folder
+from hotswap.processes import Family, carry_through, entrust, lives, mark, release, remove_folder
 
 DISK = Path("/var/tmp")
 PASSED = (
@@ -45,6 +58,9 @@ KEYS = re.compile(
 SMALL = 1 << 20
 """Bytes that are read or written at once without a thread."""
 REMOVAL_S = 60.0
+DAY_S = 86_400
+PREFIX, OWNER = "hotswap-", ".owner"
+"""What the folder of a box is called, and the file in it that says whose it is."""
 LARGEST_FILE = 1 << 28
 
 
@@ -68,6 +84,7 @@ class LocalBox(Box):
             name: getattr(needs.environment, name) for name in ("cpus", "memory_mb", "storage_mb", "pids")
         }
         self.made = Made(not_enforced=tuple(name for name, value in asked.items() if value is not None))
+        self._kept = False
         self._family = Family(f"box of rollout {needs.rollout}")
 
     async def start(self, command: Command) -> Process:
@@ -107,12 +124,16 @@ class LocalBox(Box):
     def locate(self, path: Path) -> str:
         return str(path)
 
+    def keep(self) -> Kept:
+        self._kept = True
+        return Kept(f"cd {quote(self.workdir)}", f"rm -rf {quote(str(self.folder))}")
+
     async def close(self) -> None:
         """End all processes and remove the folder. Raises Fault (runtime) where something is left."""
         try:
             await self._family.end()
         finally:
-            gone = await asyncio.to_thread(remove_folder, str(self.folder), REMOVAL_S)
+            gone = self._kept or await asyncio.to_thread(remove_folder, str(self.folder), REMOVAL_S)
         if not gone:
             raise Fault("runtime", "box", "not_removed", f"could not remove all of {self.folder}")
         release(self.folder)
@@ -221,6 +242,19 @@ class Local(Runtime):
         finally:
             await carry_through(box.close())
 
+    async def clean(self) -> list[str]:
+        """Remove the folders of boxes whose eval is gone: kept ones, and those that a power failure left."""
+        return await asyncio.to_thread(self._clean)
+
+    def _clean(self) -> list[str]:
+        removed, left = [], []
+        for folder in sorted(Path(self._parent).glob(f"{PREFIX}*")):
+            if _is_left(folder):
+                (removed if remove_folder(str(folder), REMOVAL_S) else left).append(str(folder))
+        if left:
+            raise Fault("runtime", "box", "not_removed", f"could not remove all of {', '.join(left)}")
+        return removed
+
     def handed(self) -> dict[str, str]:
         return dict(_named(self.env))
 
@@ -236,14 +270,26 @@ class Local(Runtime):
 
     def _folder(self) -> Path:
         """Make a box's folder. It is entrusted before it is there: no kill comes between."""
-        folder = Path(f"{self._parent}/hotswap-{os.urandom(5).hex()}")
+        folder = Path(f"{self._parent}/{PREFIX}{os.urandom(5).hex()}")
         entrust(folder)
         try:
             folder.mkdir(mode=0o700)  # fails where someone else has made it
         except OSError:
             release(folder)
             raise
+        (folder / OWNER).write_text(mark(), "ascii")
         return folder
+
+
+def _is_left(folder: Path) -> bool:
+    """Whether a folder is a box of ours, and the eval that made it is gone; of another boot, untouched for a day."""
+    try:
+        about = folder.stat(follow_symlinks=False)
+        alive = lives((folder / OWNER).read_text("ascii"))
+        old = time.time() - about.st_mtime > DAY_S
+        return about.st_uid == os.getuid() and (alive is False or (alive is None and old))
+    except (OSError, ValueError):
+        return False
 
 
 def _usable(folder: Path) -> bool:

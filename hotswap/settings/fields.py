@@ -237,6 +237,8 @@ class Settings(Section):
     """Where run directories are made."""
     raw: bool = True
     """Keep the raw requests and answers of every rollout, which is what a replay reads."""
+    keep: Literal["failed", "all"] | None = None
+    """Leave boxes for a look: `failed`, those without a score or with a reward below 1; `all`. None are, else."""
     capture: str | None = None
     """`tokens`: keep the ids and log-probabilities of what each call read and wrote, where the endpoint gives them."""
 
