@@ -51,6 +51,10 @@ def find_way(session: Session, call: Call, tail: str, request: web.BaseRequest) 
         asking = _asking(session, call.body.fields)
         target = _relayed(session, call, tail, request, asking)
         return Way(target, call.dialect, None, call.streams, session.capturing(call, asking))
+    if call.body.unread is not None:
+        raise NoWay(
+            f"the endpoint does not speak {call.dialect.name}, and this is not read: {call.body.unread}"
+        )
     from hotswap.translation import between  # loaded only when used
 
     for name in spoken:

@@ -130,3 +130,15 @@ async def test_a_call_that_is_not_read_gets_what_the_run_sets_and_is_its_own_try
         (1, False, None),
     ]
     assert [call.unread for call in calls] == [f"more than {bodies.ITEMS_LIMIT} new items"] * 2
+
+
+@awaited
+async def test_a_call_that_is_not_read_is_not_translated_but_refused() -> None:
+    messages = [{"role": "user", "content": "x"}] * (bodies.ITEMS_LIMIT + 1)
+    async with behind(say("yes"), upstream={"dialects": ("chat",)}) as seat:
+        said = await seat.send({"model": "m", "max_tokens": 5, "messages": messages}, path="/v1/messages")
+        [call] = seat.trace().calls
+    assert (said.status, seat.provider.posts) == (400, [])
+    assert "is not read: more than" in said.json["error"]["message"]
+    assert call.error is not None
+    assert call.error.type == "untranslatable"
