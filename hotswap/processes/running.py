@@ -155,15 +155,19 @@ class Running(Process):
     def _settle(self, code: int | None, number: int | None) -> None:
         if self._over.done():
             return
+        self._let_go()
+        stdout, stderr = (intake.output for intake in self._outputs)
+        elapsed_s = time.monotonic() - self._began
+        self._over.set_result(Result(code, number, stdout, stderr, elapsed_s, self._ended_by))
+
+    def _let_go(self) -> None:
+        """It has ended: take what it still wrote, and hand it nothing more."""
         if self._timer is not None:
             self._timer.cancel()
         for intake in self._outputs:
             intake.settle()
         if self._feed is not None:
             self._feed.close()
-        stdout, stderr = (intake.output for intake in self._outputs)
-        elapsed_s = time.monotonic() - self._began
-        self._over.set_result(Result(code, number, stdout, stderr, elapsed_s, self._ended_by))
 
     def _run_out(self) -> None:
         self._ending = self._loop.create_task(self._end("timeout"))

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from hotswap import registry
+from hotswap.contracts.environment import Environment
 from hotswap.contracts.runtime import Box, Command, File, Gate, Needs, PathError, Process, Result, Runtime
 from hotswap.errors import UsageError
 
@@ -63,8 +64,12 @@ async def gate() -> AsyncIterator[Gate]:
 
 @asynccontextmanager
 async def opened(runtime: Runtime, *mounts: Path, rollout: str = "r1") -> AsyncIterator[Box]:
-    async with gate() as proxy, runtime.box(Needs(rollout=rollout, gate=proxy, mounts=mounts)) as box:
-        yield box
+    nothing = Environment()
+    await runtime.prepare(nothing, lambda _line: None)
+    async with gate() as proxy:
+        needs = Needs(rollout=rollout, gate=proxy, mounts=mounts, network=runtime.policy(nothing))
+        async with runtime.box(needs) as box:
+            yield box
 
 
 def in_box(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -452,8 +457,8 @@ def test_a_closed_box_sees_nothing_of_another_and_nothing_of_ours(runtime: Runti
 
     async def play() -> None:
         async with opened(runtime, rollout="r1") as one, opened(runtime, rollout="r2") as two:
-            await one.put({"private": File(b"")})
-            assert await said(two, "ls -A; find / -name private 2>/dev/null || true") == ""
+            await one.put({"one-alone": File(b"")})
+            assert await said(two, "ls -A; find / -name one-alone 2>/dev/null || true") == ""
             assert (await shell(two, f"cat {tmp_path}/ours")).exit != 0
 
     asyncio.run(play())
