@@ -84,7 +84,7 @@ def _of_item(index: int, item: Mapping[str, Any]) -> Iterator[Json]:
     place = {"output_index": index}
     inside = {**place, "item_id": item.get("id") or f"item_{index}"}
     name, field = ARGUMENTS.get(str(item.get("type")), ("", ""))
-    empty = {name: [] for name in ("content", "summary") if isinstance(item.get(name), list)}
+    empty: Json = {name: [] for name in ("content", "summary") if isinstance(item.get(name), list)}
     begun = {**item, **empty, **({field: ""} if field else {}), "status": "in_progress"}
     yield {"type": "response.output_item.added", **place, "item": begun}
     if field:
