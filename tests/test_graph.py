@@ -757,6 +757,14 @@ def test_what_is_asked_again_is_the_work_and_the_later_answer_counts() -> None:
         assert not any(branch.drift for branch in play.graph.branches())
 
 
+def test_an_answer_that_broke_off_before_is_no_choice_beside_what_was_asked_again() -> None:
+    play, sent = Play(), [system("Code."), user("mend")]
+    call = play.call(sent, model("fi", extra={"truncated": True}))
+    play.close(call, model("first"))
+    play.call(sent, model("second"))
+    assert play.ends == [("main", "second"), ("main", "first")]
+
+
 def test_a_program_that_goes_back_and_asks_otherwise_has_shortened_nothing() -> None:
     play, sent = Play(), [system("Code."), user("mend"), model("half done")]
     play.call(sent[:2], sent[2], tools=True)

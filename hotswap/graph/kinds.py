@@ -95,7 +95,8 @@ def look(nodes: Sequence[Node], threads: Threads, broken: set[int]) -> Looked:
     for secret in dict.fromkeys(party.secret for party in parties):
         _judge([party for party in parties if party.secret == secret])
     kinds = [_kind_at(node, threads, home) for node in nodes]
-    return Looked(list(_branches(nodes, threads, parties, kinds)), kinds)
+    outputs = Counter(node.call for node in nodes if node.sampled and node.id not in broken)
+    return Looked(list(_branches(nodes, threads, parties, kinds, outputs)), kinds)
 
 
 def _parties(threads: Sequence[Thread]) -> list[Party]:
@@ -188,12 +189,15 @@ def _kind_at(node: Node, threads: Threads, home: dict[int, Party]) -> BranchKind
 
 
 def _branches(
-    nodes: Sequence[Node], threads: Threads, parties: list[Party], kinds: list[BranchKind]
+    nodes: Sequence[Node],
+    threads: Threads,
+    parties: list[Party],
+    kinds: list[BranchKind],
+    outputs: Counter[int | None],
 ) -> Iterator[Branch]:
     """The branches, the main ones first; on the way each message gets the kind of the first that has it."""
     ordered = sorted(parties, key=lambda party: (party.secret.agent != "main", WEIGHT[party.kind] > 0))
     _share(nodes, (strand for party in ordered for strand in party.strands))
-    outputs = Counter(node.call for node in nodes if node.sampled)
     follows: dict[int, int] = {}
     for party in ordered:
         own: dict[int, int] = {}
