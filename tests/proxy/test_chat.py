@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import pytest
 from _kit.provider import Reply, call_tools, chat, say
 from _kit.requests import read_request
+from _kit.streams import read_stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotswap.dialects import known, route
-from hotswap.messages import Answer, Message, ToolCall, Usage
-from hotswap.proxy.events import EventReader
+from hotswap.messages import Message, ToolCall, Usage
 
 CHAT = known()["chat"]
+read = partial(read_stream, CHAT)
 A = ToolCall("call_A", "look", '{"at": "a"}')
 B = ToolCall("call_B", "run", '{"cmd": "ls"}')
-
-
-def read(data: bytes, cut: str | None = None, places: Sequence[int] = ()) -> Answer:
-    """Read a stream as the proxy does, cut into pieces at some places."""
-    reader, assembler = EventReader(), CHAT.assembler()
-    edges = [0, *sorted(place for place in places if place < len(data)), len(data)]
-    pieces = [piece for start, end in pairwise(edges) for piece in reader.feed(data[start:end])]
-    for piece in pieces + reader.finish():
-        if piece.event is not None:
-            assembler.feed(piece.event)
-    return assembler.answer(cut)
 
 
 def chunks(*values: Any, done: bool = True) -> bytes:

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 from _kit.behind import KEY, awaited, behind
 from _kit.provider import Reply, stream
 from _kit.requests import read_request
+from _kit.streams import read_stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotswap.dialects import known, route
 from hotswap.limits import Limits
-from hotswap.messages import Answer, Message, ToolCall, Usage
+from hotswap.messages import Message, ToolCall, Usage
 from hotswap.proxy.events import EventReader
 
 MESSAGES = known()["messages"]
+read = partial(read_stream, MESSAGES)
 USAGE = {
     "input_tokens": 9,
     "cache_creation_input_tokens": 100,
     "cache_read_input_tokens": 2000,
     "output_tokens": 41,
 }
-
-
-def read(data: bytes, cut: str | None = None, places: Sequence[int] = ()) -> Answer:
-    """Read a stream as the proxy does, cut into pieces at some places."""
-    reader, assembler = EventReader(), MESSAGES.assembler()
-    edges = [0, *sorted(place for place in places if place < len(data)), len(data)]
-    pieces = [piece for start, end in pairwise(edges) for piece in reader.feed(data[start:end])]
-    for piece in pieces + reader.finish():
-        if piece.event is not None:
-            assembler.feed(piece.event)
-    return assembler.answer(cut)
 
 
 def events(*values: Mapping[str, Any]) -> bytes:

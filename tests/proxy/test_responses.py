@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -12,6 +12,7 @@ import pytest
 from _kit.behind import awaited, behind
 from _kit.provider import Reply, replace, stream
 from _kit.requests import read_request
+from _kit.streams import read_stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from hotswap.messages import Answer, Message, ToolCall, Usage
 from hotswap.proxy.events import EventReader
 
 RESPONSES = known()["responses"]
+read = partial(read_stream, RESPONSES)
 PATCH = "*** Begin Patch\n*** Add File: note.txt\n+Grüße\u2028😀\n*** End Patch\n"
 COUNTED = {
     "input_tokens": 90,
@@ -30,17 +32,6 @@ COUNTED = {
     "total_tokens": 111,
 }
 SPENT = Usage(90, 21, 30, None, 8)
-
-
-def read(data: bytes, cut: str | None = None, places: Sequence[int] = ()) -> Answer:
-    """Read a stream as the proxy does, cut into pieces at some places."""
-    reader, assembler = EventReader(), RESPONSES.assembler()
-    edges = [0, *sorted(place for place in places if place < len(data)), len(data)]
-    pieces = [piece for start, end in pairwise(edges) for piece in reader.feed(data[start:end])]
-    for piece in pieces + reader.finish():
-        if piece.event is not None:
-            assembler.feed(piece.event)
-    return assembler.answer(cut)
 
 
 def write(*events: Mapping[str, Any]) -> bytes:
