@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import marshal
 import os
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import cache_from_source
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 from hotswap.contracts.runtime import Box, Command, Files, Kept, Made, Needs, PathError, Process
@@ -18,14 +19,14 @@ from hotswap.errors import Fault
 from hotswap.processes import Family, Running, release
 from hotswap.processes.kin import children_of
 from hotswap.processes.running import unstarted
-from hotswap.runtimes import _folders, _supervisor
 from hotswap.runtimes._cgroups import Group
+from hotswap.runtimes._folders import remove_for_certain
 from hotswap.runtimes._line import Line, died
 from hotswap.runtimes._place import Place
 from hotswap.runtimes._tree import Tree
 
-PROGRAM = "/run/hotswap"
-"""Where the first process finds its program inside; its suffix says whether it is compiled."""
+PROGRAM = "/run/hotswap.pyc"
+"""Where the first process finds its program inside."""
 NOT_EXECUTABLE = 126
 END_S = 5.0
 """A box that has been hung up on and has not ended after this long is ended from outside."""
@@ -103,13 +104,17 @@ class BwrapBox(Box):
 
     async def open(self, made: Doors | None) -> None:
         """Start its first process. Raises Fault (runtime) where the box cannot be made."""
-        descriptors = [self._line.descriptor, *([] if made is None else [made.descriptor])]
-        self._bwrap = await self._family.start(
-            ["bwrap", *self.place.arguments(), "--", *self._first_argv(made)],
-            env=_libraries(),
-            cwd="/",
-            pass_fds=descriptors,
-        )
+        program = _in_memory(_program())
+        placed = ("--ro-bind-data", str(program), PROGRAM)
+        try:
+            self._bwrap = await self._family.start(
+                ["bwrap", *self.place.arguments(*placed), "--", *self._first_argv(made)],
+                env=_libraries(),
+                cwd="/",
+                pass_fds=[program, self._line.descriptor, *([] if made is None else [made.descriptor])],
+            )
+        finally:
+            os.close(program)
         try:
             await self._line.up()
         except Fault as fault:
@@ -142,7 +147,7 @@ class BwrapBox(Box):
             )
             release(folder)
         else:
-            await asyncio.to_thread(_folders.remove, folder)
+            await asyncio.to_thread(remove_for_certain, folder)
 
     def _shell(self) -> list[str]:
         return ["env", "-i", *(f"{name}={value}" for name, value in self._env.items()), "sh"]
@@ -150,7 +155,7 @@ class BwrapBox(Box):
     def _first_argv(self, made: Doors | None) -> list[str]:
         control = str(self._line.descriptor)
         door = [] if made is None else made.argv(())[1:]
-        return [*self._plan.python, PROGRAM + program().suffix, control, *door]
+        return [*self._plan.python, PROGRAM, control, *door]
 
     async def _unmade(self, fault: Fault) -> Fault:
         """Say in bwrap's own words why there is no box."""
@@ -181,10 +186,18 @@ class BwrapBox(Box):
 
 
 @cache
-def program() -> Path:
-    """Get the program of the first process: compiled, where Python could keep that."""
-    compiled = Path(cache_from_source(_supervisor.__file__))
-    return compiled if compiled.is_file() else Path(_supervisor.__file__)
+def _program() -> bytes:
+    """The program of the first process, compiled: reading its text would take it longer than all else that it does."""
+    source = Path(__file__).with_name("_supervisor.py").read_text("utf-8")
+    return MAGIC_NUMBER + bytes(12) + marshal.dumps(compile(source, PROGRAM, "exec", dont_inherit=True))
+
+
+def _in_memory(content: bytes) -> int:
+    """Get a descriptor that reads as the content."""
+    descriptor = os.memfd_create("program")
+    os.write(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def _libraries() -> dict[str, str]:

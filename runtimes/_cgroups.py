@@ -48,7 +48,7 @@ class Group:
                 time.sleep(0.001)
 
 
-def group(name: str, asked: Environment, root: Path = ROOT, own: Path = OWN) -> Group:
+def make_group(name: str, asked: Environment, root: Path = ROOT, own: Path = OWN) -> Group:
     """Make a group that holds what it can of what is asked; it may hold nothing."""
     wanted = {limit: value for limit in CONTROLLERS if (value := getattr(asked, limit)) is not None}
     folders: list[Path] = []
@@ -68,7 +68,7 @@ def group(name: str, asked: Environment, root: Path = ROOT, own: Path = OWN) -> 
     return Group(tuple(folders), frozenset(held))
 
 
-def left(root: Path = ROOT) -> Iterator[Path]:
+def groups_left(root: Path = ROOT) -> Iterator[Path]:
     """Find groups of boxes of ours that hold no process any more."""
     for folder, below, _ in os.walk(root):
         for name in below:

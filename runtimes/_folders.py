@@ -18,7 +18,7 @@ REMOVAL_S = 60.0
 DAY_S = 86_400
 
 
-def parent(root: str | None) -> Path:
+def folder_of_boxes(root: str | None) -> Path:
     """Get the folder that boxes are made in. Some programs distrust what lies below /tmp."""
     chosen = root or (DISK if usable(DISK) else tempfile.gettempdir())
     return Path(os.path.realpath(Path(chosen).expanduser()))
@@ -29,7 +29,7 @@ def usable(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
-def make(above: Path) -> Path:
+def make_folder(above: Path) -> Path:
     """Make the folder of a box. It is entrusted before it is there: no kill comes between."""
     folder = above / f"{PREFIX}{os.urandom(5).hex()}"
     entrust(folder)
@@ -42,14 +42,14 @@ def make(above: Path) -> Path:
     return folder
 
 
-def remove(folder: Path) -> None:
+def remove_for_certain(folder: Path) -> None:
     """Remove the folder of a box. Raises Fault (runtime) where something is left."""
     if not remove_folder(str(folder), REMOVAL_S):
         raise Fault("runtime", "box", "not_removed", f"could not remove all of {folder}")
     release(folder)
 
 
-def clean(above: Path) -> Sequence[str]:
+def clean_folders(above: Path) -> Sequence[str]:
     """Remove the folders of boxes whose eval is gone: kept ones, and those that a power failure left."""
     found = [folder for folder in sorted(above.glob(f"{PREFIX}*")) if _is_left(folder)]
     left = [str(folder) for folder in found if not remove_folder(str(folder), REMOVAL_S)]

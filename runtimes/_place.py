@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -70,13 +70,11 @@ class Place:
     user: User
     mounts: tuple[Path, ...] = ()
     """Folders and files of this machine that are readable at their own path."""
-    placed: Mapping[str, Path] = field(default_factory=dict)
-    """Further folders and files, by their path inside."""
     rootfs: Path | None = None
     open_network: bool = False
 
-    def arguments(self) -> list[str]:
-        """Get the arguments of bwrap, but for the program."""
+    def arguments(self, *further: str) -> list[str]:
+        """Get the arguments of bwrap, but for the program; `further` ones put something more in the box."""
         return [
             *NAMESPACES,
             *(() if self.open_network else ("--unshare-net",)),
@@ -86,6 +84,7 @@ class Place:
             *("--proc", "/proc", "--dev", "/dev", "--dir", "/run"),
             *self._writable(),
             *self._mounted(),
+            *further,
             *("--remount-ro", "/", "--chdir", self.workdir),
         ]
 
@@ -150,7 +149,7 @@ class Place:
                 yield from ("--ro-bind", entry.path, path)
 
     def _lacks_within(self, rootfs: Path, path: str) -> bool:
-        wanted = [*self.own, *map(str, self.mounts), *self.placed]
+        wanted = [*self.own, *map(str, self.mounts)]
         return any(
             each.startswith(f"{path}/") and not os.path.exists(f"{rootfs}{each}")  # noqa: PTH110
             for each in wanted
@@ -183,8 +182,6 @@ class Place:
         for path in self.mounts:
             if not self._is_there(path):
                 yield from ("--ro-bind", str(path), str(path))
-        for inside, path in self.placed.items():
-            yield from ("--ro-bind", str(path), inside)
 
     def _is_there(self, path: Path) -> bool:
         return self.rootfs is None and path.is_relative_to("/usr")

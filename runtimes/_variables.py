@@ -32,7 +32,7 @@ def named(entries: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield name, value if given else os.environ[name]
 
 
-def check(setting: str, entries: Iterable[str]) -> None:
+def check_named(setting: str, entries: Iterable[str]) -> None:
     """Raise UsageError for a provider's key, and for a variable that is not set here."""
     for entry in entries:
         name, given, _ = entry.partition("=")

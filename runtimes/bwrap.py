@@ -20,10 +20,12 @@ from hotswap.errors import Fault, UsageError
 from hotswap.processes import carry_through
 from hotswap.provision import portable_python
 from hotswap.provision.bundles import Bundle
-from hotswap.runtimes import _cgroups, _folders, _variables
-from hotswap.runtimes._bwrap_box import PROGRAM, BwrapBox, Plan, program
+from hotswap.runtimes._bwrap_box import BwrapBox, Plan
+from hotswap.runtimes._cgroups import groups_left, make_group, removed
+from hotswap.runtimes._folders import clean_folders, folder_of_boxes, make_folder, remove_for_certain, usable
 from hotswap.runtimes._place import NAMESPACES, SYSTEM, Place, User, hardening
 from hotswap.runtimes._tree import can_hold
+from hotswap.runtimes._variables import check_named, environment, named
 
 PYTHON = Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
 HOME, WORKDIR, TMP = "/home/agent", "/workspace", "/tmp"
@@ -68,11 +70,11 @@ class Bwrap(Runtime):
     def check(self) -> None:
         if sys.platform != "linux":
             raise UsageError("runtime bwrap: bubblewrap is for Linux; here a closed box is -r docker")
-        _variables.check("runtime.bwrap.env", self.env)
+        check_named("runtime.bwrap.env", self.env)
         for path in self.read:
             if not Path(path).expanduser().exists():
                 raise UsageError(f"runtime.bwrap.read: {path} does not exist")
-        if self.root is not None and not _folders.usable(_folders.parent(self.root)):
+        if self.root is not None and not usable(folder_of_boxes(self.root)):
             raise UsageError(f"runtime.bwrap.root: {self.root} is no folder that can be written")
         if (
             self._image is not None
@@ -103,7 +105,7 @@ class Bwrap(Runtime):
         return None
 
     def handed(self) -> dict[str, str]:
-        return dict(_variables.named(self.env))
+        return dict(named(self.env))
 
     @property
     def portable(self) -> bool:  # type: ignore[override]
@@ -117,12 +119,12 @@ class Bwrap(Runtime):
 
     @asynccontextmanager
     async def box(self, needs: Needs) -> AsyncIterator[Box]:
-        folder = _folders.make(self._parent)
+        folder = make_folder(self._parent)
         async with AsyncExitStack() as stack:
             try:
                 box = BwrapBox(await self._plan(folder, needs))
             except BaseException:
-                _folders.remove(folder)
+                remove_for_certain(folder)
                 raise
             stack.push_async_callback(_carried_through, box)
             made = None if needs.network.open else await stack.enter_async_context(doors.opened(needs))
@@ -130,8 +132,8 @@ class Bwrap(Runtime):
             yield box
 
     async def clean(self) -> Sequence[str]:
-        groups = [str(group) for group in _cgroups.left() if _cgroups.removed(group)]
-        return [*await asyncio.to_thread(_folders.clean, self._parent), *groups]
+        groups = [str(group) for group in groups_left() if removed(group)]
+        return [*await asyncio.to_thread(clean_folders, self._parent), *groups]
 
     async def _plan(self, folder: Path, needs: Needs) -> Plan:
         """Make the folders of a box, and decide how it is to look."""
@@ -144,12 +146,11 @@ class Bwrap(Runtime):
             home=HOME,
             user=self._user(asked),
             mounts=(*needs.mounts, *self._own_mounts),
-            placed={PROGRAM + program().suffix: program()},
             rootfs=self._image,
             open_network=needs.network.open,
         )
         await asyncio.to_thread(place.make) if self._image else place.make()
-        group = _cgroups.group(folder.name, asked)
+        group = make_group(folder.name, asked)
         made = Made(
             not_enforced=tuple(
                 name for name in LIMITS if getattr(asked, name) is not None and name not in group.held
@@ -173,7 +174,7 @@ class Bwrap(Runtime):
 
     @cached_property
     def _parent(self) -> Path:
-        return _folders.parent(self.root)
+        return folder_of_boxes(self.root)
 
     @cached_property
     def _image(self) -> Path | None:
@@ -183,9 +184,9 @@ class Bwrap(Runtime):
         here = os.environ.get("PATH", "").split(os.pathsep) if self._image is None else []
         path = [folder for folder in here if folder and place.visible(Path(folder))]
         return {
-            **_variables.environment(),
+            **environment(),
             "PATH": os.pathsep.join(dict.fromkeys([*path, *STANDARD_PATH])),
-            **dict(_variables.named(self.env)),
+            **dict(named(self.env)),
             "HOME": place.home,
             "TMPDIR": TMP,
             "PWD": place.workdir,
