@@ -19,6 +19,7 @@ LAYERS = (
         "limits",
         "translation",
         "capture",
+        "egress",
         "proxy",
         "models",
     },
@@ -37,6 +38,7 @@ LAYERS = (
         "scheduler",
         "progress",
         "run",
+        "doctor",
         "exchanges",
         "replay",
     }

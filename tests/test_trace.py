@@ -33,10 +33,12 @@ RECORDS = {
     "helper": trace.HelperRecord,
     "usage": messages.Usage,
     "timing": trace.Timing,
+    "box": trace.BoxRecord,
+    "egress": trace.EgressRecord,
 }
 
 
-LATER = {"helpers"}
+LATER = {"helpers", "box"}
 """Fields of a trace that the first version did not write."""
 
 
