@@ -122,6 +122,10 @@ class BwrapBox(Box):
         if made is not None:
             await made.arrived(self._said())
             self.url = made.url
+            if made.egress_url is not None:
+                from hotswap.egress import variables  # few boxes need it
+
+                self._env = {**variables(made.egress_url), **self._env}
         if self._bwrap.pid is not None:
             self._first = next(iter(children_of(self._bwrap.pid)), None)
             self._plan.group.add(self._bwrap.pid, self._first)

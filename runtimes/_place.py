@@ -4,45 +4,42 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 """Folders of this machine that are its system: read-only in every box."""
-SHARED_ETC = (
-    "alternatives",
-    "ca-certificates",
-    "ca-certificates.conf",
-    "crypto-policies",
+COPIED_ETC = (
     "debian_version",
-    "fonts",
     "inputrc",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
     "localtime",
     "magic",
     "mime.types",
     "os-release",
-    "pki/ca-trust",
-    "pki/tls/certs",
     "pki/tls/cert.pem",
     "protocols",
     "services",
     "shells",
-    "ssl/certs",
     "ssl/openssl.cnf",
-    "terminfo",
     "timezone",
 )
-"""What a box sees of /etc. No other: a configuration may name people, hosts, or hold a secret."""
-JAVA = "java-*"
-"""A Java reads its settings there."""
+"""Small files of /etc that boxes have. No other: a configuration may name people, hosts, or hold a secret."""
+SHARED_ETC = (
+    "alternatives",
+    "ca-certificates",
+    "crypto-policies",
+    "fonts",
+    "java-*",
+    "ld.so.cache",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "ssl/certs",
+)
+"""What is larger, and seen in its place. Each is a mount, which costs as much as all the copies together."""
 NAMESPACES = ("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try")
 HARDENING = ("--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL")
-MADE_ETC = ("passwd", "group", "hosts", "nsswitch.conf")
 MADE = ("/proc", "/dev", "/tmp", "/run", "/sys")
 """Folders that are made for each box, whatever an image has there."""
 NAME = "box"
@@ -91,13 +88,14 @@ class Place:
     def make(self) -> None:
         """Make the folders and files here that the arguments name."""
         for path in self.own:
-            made = Path(f"{self.folder}/root{path}")
-            made.mkdir(parents=True, exist_ok=True)
-        Path(f"{self.folder}/root/tmp").chmod(0o1777)
-        etc = self.folder / "etc"
-        etc.mkdir()
-        for name, text in self._etc().items():
-            (etc / name).write_text(text)
+            os.makedirs(f"{self.folder}/root{path}", exist_ok=True)  # noqa: PTH103
+        os.chmod(f"{self.folder}/root/tmp", 0o1777)  # noqa: PTH101
+        folders, files = ((), {}) if self.rootfs else _etc()
+        for folder in ("etc", *folders):
+            os.mkdir(f"{self.folder}/{folder}")  # noqa: PTH102
+        for name, content in {**files, **self._made_etc()}.items():
+            with open(f"{self.folder}/etc/{name}", "wb") as file:  # noqa: PTH123 (pathlib would cost more than the rest)
+                file.write(content)
 
     def visible(self, path: Path) -> bool:
         """Whether a path of this machine is there inside, as the same thing."""
@@ -156,23 +154,16 @@ class Place:
         )
 
     def _shared_etc(self) -> Iterator[str]:
-        yield from ("--dir", "/etc")
-        found = [Path("/etc", name) for name in SHARED_ETC] + sorted(Path("/etc").glob(JAVA))
-        for path in found:
-            yield from ("--ro-bind-try", str(path), str(path))
-        for name in MADE_ETC:
-            yield from ("--ro-bind", f"{self.folder}/etc/{name}", f"/etc/{name}")
-        if self.open_network:
-            yield from ("--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf")
+        yield from ("--ro-bind", f"{self.folder}/etc", "/etc")
+        for path in _shared_etc():
+            yield from ("--ro-bind", str(path), str(path))
 
     def _laid_over_etc(self, rootfs: Path) -> Iterator[str]:
         """An image has its own /etc; what names hosts is laid over it, where it can be."""
-        laid = {"hosts": self.folder / "etc" / "hosts"}
-        if self.open_network:
-            laid["resolv.conf"] = Path("/etc/resolv.conf")
-        for name, source in laid.items():
-            if (rootfs / "etc" / name).is_file() and not (rootfs / "etc" / name).is_symlink():
-                yield from ("--ro-bind-try", str(source), f"/etc/{name}")
+        for name in ("hosts", *(("resolv.conf",) if self.open_network else ())):
+            file = rootfs / "etc" / name
+            if file.is_file() and not file.is_symlink():
+                yield from ("--ro-bind-try", f"{self.folder}/etc/{name}", f"/etc/{name}")
 
     def _writable(self) -> Iterator[str]:
         for path in sorted(self.own):
@@ -186,11 +177,12 @@ class Place:
     def _is_there(self, path: Path) -> bool:
         return self.rootfs is None and path.is_relative_to("/usr")
 
-    def _etc(self) -> dict[str, str]:
+    def _made_etc(self) -> dict[str, bytes]:
+        """Files that are made for this box."""
         user, number = self.user.name, self.user.number
         root = () if number == 0 else (("root", 0),)
         people = [(user, number), *root, ("nobody", 65534)]
-        return {
+        made = {
             "passwd": "".join(
                 f"{name}:x:{uid}:{uid}::{self.home if uid == number else '/'}:/bin/sh\n"
                 for name, uid in people
@@ -199,6 +191,36 @@ class Place:
             "hosts": f"127.0.0.1 localhost {NAME}\n::1 localhost\n",
             "nsswitch.conf": f"passwd: files\ngroup: files\nhosts: files{' dns' if self.open_network else ''}\n",
         }
+        found = {name: text.encode() for name, text in made.items()}
+        if self.open_network:
+            found |= _read(("resolv.conf",))
+        return found
+
+
+@cache
+def _etc() -> tuple[tuple[str, ...], dict[str, bytes]]:
+    """Get the folders that a box's /etc is made with, parents first, and its files: copies, and places for mounts."""
+    files = _read(COPIED_ETC)
+    folders = set()
+    for path in _shared_etc():
+        name = str(path.relative_to("/etc"))
+        if path.is_dir():
+            folders.add(Path("etc", name))
+        else:
+            files[name] = b""
+    folders |= {Path("etc", name).parent for name in files}
+    folders |= {above for folder in folders for above in folder.parents}
+    return tuple(str(folder) for folder in sorted(folders - {Path(), Path("etc")})), files
+
+
+def _read(names: Iterable[str]) -> dict[str, bytes]:
+    """Get those files of /etc that are there."""
+    return {name: path.read_bytes() for name in names if (path := Path("/etc", name)).is_file()}
+
+
+@cache
+def _shared_etc() -> tuple[Path, ...]:
+    return tuple(path for name in SHARED_ETC for path in sorted(Path("/etc").glob(name)))
 
 
 @cache

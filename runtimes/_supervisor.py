@@ -27,7 +27,7 @@ import resource
 import select
 import sys
 import time
-from collections.abc import Iterator
+from _collections_abc import Iterator  # `collections.abc` would load all of `collections`
 
 PR_SET_DUMPABLE = 4
 MARKED_LIMITS = ((10, b"Max file locks"), (resource.RLIMIT_RTTIME, b"Max realtime timeout"))
@@ -158,7 +158,7 @@ class Supervisor:
         try:
             self._control.send(text.encode())
         except OSError:
-            sys.exit()  # the eval is gone
+            os._exit(0)  # the eval is gone
 
 
 def become(order: int, mark: int, streams: list[int]) -> None:
@@ -358,6 +358,7 @@ def main() -> None:
         program, *sys.argv[1:] = door
         exec(program, {})  # it makes the sockets that the proxy answers at, hands them out, and keeps nothing
     Supervisor(int(control)).serve()
+    os._exit(0)  # Python's own farewell takes as long as a command
 
 
 if __name__ == "__main__":
