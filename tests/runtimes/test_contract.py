@@ -10,17 +10,20 @@ import inspect
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from hotswap import registry
 from hotswap.contracts.environment import Environment
 from hotswap.contracts.runtime import Box, Command, File, Gate, Needs, PathError, Process, Result, Runtime
-from hotswap.errors import UsageError
+from hotswap.errors import Fault, UsageError
 
 SLOW = pytest.mark.skipif(
     not os.environ.get("HOTSWAP_TEST_SLOW"), reason="takes minutes: HOTSWAP_TEST_SLOW=1 runs it"
@@ -454,11 +457,141 @@ def test_a_closed_box_sees_nothing_of_another_and_nothing_of_ours(runtime: Runti
         assert "no security boundary" in (type(runtime).__doc__ or "")
         return
     (tmp_path / "ours").write_text("ours")
+    ours = socket.socket(socket.AF_UNIX)
+    ours.bind(str(tmp_path / "socket"))
+    unseen = f"hotswap-{os.urandom(4).hex()}"
+    abstract = socket.socket(socket.AF_UNIX)
+    if sys.platform == "linux":
+        abstract.bind(f"\0{unseen}")
 
     async def play() -> None:
         async with opened(runtime, rollout="r1") as one, opened(runtime, rollout="r2") as two:
             await one.put({"one-alone": File(b"")})
+            running = await one.start(
+                Command(argv=("sh", "-c", "echo ready; cat # seen-of-one"), stdin=b"", env={"SEEN": unseen})
+            )
+            assert await line(running) == "ready"
             assert await said(two, "ls -A; find / -name one-alone 2>/dev/null || true") == ""
+            assert await said(two, "find / -type s 2>/dev/null || true") == ""
             assert (await shell(two, f"cat {tmp_path}/ours")).exit != 0
+            everyones = "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'; true"
+            seen = await said(one, everyones)
+            assert "seen-of-one" in seen
+            assert unseen in seen
+            seen = await said(two, everyones)
+            assert "seen-of-one" not in seen
+            assert unseen not in seen
+            assert unseen not in (await shell(two, "cat /proc/net/unix")).stdout.text
+
+    with ours, abstract:
+        asyncio.run(play())
+
+
+# The network, closed.
+
+CONNECT = """
+if command -v python3 >/dev/null; then
+    python3 -c 'import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 3).close()' "$@"
+elif command -v bash >/dev/null; then bash -c 'exec 3<>"/dev/tcp/$1/$2"' bash "$@"
+else nc -w 3 "$@" </dev/null
+fi
+"""
+
+
+async def connects(box: Box, host: str, port: int) -> bool:
+    """Whether a program in the box can connect; what does not say so in time cannot."""
+    argv = ("sh", "-c", CONNECT, "sh", host, str(port))
+    return (await box.run(Command(argv=argv, timeout_s=5))).exit == 0
+
+
+def closed(runtime: Runtime) -> Runtime | None:
+    """The same runtime with its network closed; null where it refuses that, as it then must."""
+    shut = type(runtime)(**{**runtime.settings, "network": "closed"})
+    try:
+        shut.check()
+    except UsageError as error:
+        return None if "closed" in str(error) else pytest.fail(str(error))
+    return shut
+
+
+def own_addresses() -> set[str]:
+    """The addresses of this machine, those of bridges to containers among them."""
+    found = psutil.net_if_addrs().values()
+    return {each.address for several in found for each in several if each.family == socket.AF_INET}
+
+
+def test_in_a_closed_network_the_proxy_is_reached_and_nothing_else(runtime: Runtime) -> None:
+    shut = closed(runtime)
+    if shut is None:
+        return
+
+    async def play() -> None:
+        async with opened(shut, rollout="r1") as box, opened(shut, rollout="r2") as other, gate() as ours:
+            url, others = urlsplit(box.url), urlsplit(other.url)
+            assert await connects(box, str(url.hostname), url.port or 80)
+            with socket.create_server(("", 0)) as everywhere:
+                reachable = [(address, everywhere.getsockname()[1]) for address in sorted(own_addresses())]
+                for host, port in [*reachable, (ours.host, ours.port)]:
+                    socket.create_connection((host, port), 5).close()  # from here it is reached
+                    assert not await connects(box, host, port), (host, port)
+            if others.port != url.port:
+                assert not await connects(box, str(others.hostname), others.port or 80)
+            for host, port in (
+                ("169.254.169.254", 80),
+                ("1.1.1.1", 53),
+                ("example.com", 80),
+                ("localhost", 22),
+            ):
+                assert not await connects(box, host, port), (host, port)
 
     asyncio.run(play())
+
+
+def test_two_closed_boxes_cannot_reach_each_other(runtime: Runtime) -> None:
+    shut = closed(runtime)
+    if shut is None:
+        return
+    listen = "python3 -u -c 'import socket; s = socket.create_server((\"\", 0)); print(s.getsockname()[1]); s.accept()'"
+
+    async def play() -> None:
+        async with opened(shut, rollout="r1") as one, opened(shut, rollout="r2") as two:
+            if (await shell(one, "command -v python3")).exit != 0:
+                return  # no program there that could listen
+            port = int(await line(await one.start(Command(argv=("sh", "-c", listen)))))
+            assert not await connects(two, "127.0.0.1", port)
+            assert await connects(one, "127.0.0.1", port)
+
+    asyncio.run(play())
+
+
+# A box that dies.
+
+
+def test_a_box_that_dies_under_the_program_is_noticed_and_blamed_on_the_runtime(runtime: Runtime) -> None:
+    """What of ours holds the box is killed: its own process where there is one, a connection where it is elsewhere."""
+    if type(runtime).__name__ == "Local":
+        return  # a folder: there is nothing that could die
+
+    others = set(psutil.Process().children(recursive=True))
+
+    async def play() -> None:
+        async with opened(runtime) as box:
+            running = await box.start(Command(argv=("sh", "-c", "echo ready; sleep 1000")))
+            assert await line(running) == "ready"
+            kill(set(psutil.Process().children(recursive=True)) - others)
+            with pytest.raises(Fault) as fault:
+                await asyncio.wait_for(running.wait(), 60)
+            assert fault.value.record.blame == "runtime"
+            with pytest.raises(Fault) as fault:
+                await box.run(Command(argv=("true",)))
+            assert fault.value.record.blame == "runtime"
+            assert not await box.alive()
+
+    with suppress(Fault):  # a runtime may say that something stayed where it cannot reach it any more
+        asyncio.run(play())
+
+
+def kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.Error):
+            process.kill()
