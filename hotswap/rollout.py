@@ -21,8 +21,10 @@ from typing import Any, Protocol
 import hotswap
 from hotswap.contracts.environment import Environment
 from hotswap.contracts.harness import Harness, Job
+from hotswap.contracts.network import Network
 from hotswap.contracts.runtime import Box, Command, File, Gate, Needs, Process, Result, Runtime
 from hotswap.contracts.task import Task
+from hotswap.egress import Egress
 from hotswap.errors import ErrorRecord, Fault, blame
 from hotswap.limits import Limits, WindDown
 from hotswap.processes import carry_through
@@ -139,11 +141,36 @@ def _blank(rollout: Rollout, lineup: Lineup) -> Trace:
 @asynccontextmanager
 async def _box(rollout: Rollout, lineup: Lineup, services: Services, trace: Trace) -> AsyncIterator[Box]:
     """A box with the task's files in it. A fault of the runtime in leaving it is noted beside what was scored."""
+    needs = await _needs(rollout, lineup, services)
+    began = time.monotonic()
+    async with _way_out(needs.network) as egress:
+        opened = lineup.runtime.box(replace(needs, egress=egress.accept if egress else None))
+        with blame("runtime", "box"):
+            box = await opened.__aenter__()
+        trace.timing.box_s = time.monotonic() - began
+        trace.versions["image"] = box.made.image
+        trace.box = _box_record(box, needs.network, egress)
+        try:
+            with blame("runtime", "setup"):
+                await box.put({path: File(_bytes(content)) for path, content in rollout.task.files.items()})
+            trace.timing.setup_s = time.monotonic() - began - trace.timing.box_s
+            yield box
+        finally:
+            if services.keeps(trace):
+                _keep(box, rollout, services)
+            try:
+                with blame("runtime", "box"):
+                    await opened.__aexit__(None, None, None)
+            except Fault as fault:
+                _record(trace, fault.record)
+
+
+async def _needs(rollout: Rollout, lineup: Lineup, services: Services) -> Needs:
+    """What a rollout needs of its box, made ready by the runtime."""
     environment = rollout.task.environment or Environment()
     with blame("runtime", "box"):
         await lineup.runtime.prepare(environment, services.say)
-    began = time.monotonic()
-    needs = Needs(
+    return Needs(
         rollout=rollout.id,
         run=rollout.run,
         gate=services.gate,
@@ -151,26 +178,25 @@ async def _box(rollout: Rollout, lineup: Lineup, services: Services, trace: Trac
         environment=environment,
         network=lineup.runtime.policy(environment),
     )
-    opened = lineup.runtime.box(needs)
-    with blame("runtime", "box"):
-        box = await opened.__aenter__()
-    trace.timing.box_s = time.monotonic() - began
-    made = box.made
-    trace.versions["image"] = made.image
-    trace.box = BoxRecord(made.runtime, str(needs.network), list(made.not_enforced))
+
+
+@asynccontextmanager
+async def _way_out(network: Network) -> AsyncIterator[Egress | None]:
+    """The way out of a box that may reach some hosts, closed with the rollout; null where there are none, or all."""
+    if network.open or not network.hosts:
+        yield None
+        return
+    egress = Egress(network)
     try:
-        with blame("runtime", "setup"):
-            await box.put({path: File(_bytes(content)) for path, content in rollout.task.files.items()})
-        trace.timing.setup_s = time.monotonic() - began - trace.timing.box_s
-        yield box
+        yield egress
     finally:
-        if services.keeps(trace):
-            _keep(box, rollout, services)
-        try:
-            with blame("runtime", "box"):
-                await opened.__aexit__(None, None, None)
-        except Fault as fault:
-            _record(trace, fault.record)
+        await carry_through(egress.close())
+
+
+def _box_record(box: Box, network: Network, egress: Egress | None) -> BoxRecord:
+    made = box.made
+    tried = egress.records if egress else []  # it grows: scoring functions see what was tried by then
+    return BoxRecord(made.runtime, str(network), list(made.not_enforced), tried)
 
 
 def _keep(box: Box, rollout: Rollout, services: Services) -> None:

@@ -14,6 +14,7 @@ LAYERS = (
         "messages",
         "trace",
         "blobs",
+        "egress",
         "graph",
         "dialects",
         "limits",
