@@ -18,8 +18,8 @@ from hotswap.processes.kin import kin
 from hotswap.processes.pipes import Feed, Intake
 from hotswap.processes.running import Pipes
 
-ANSWER_S = 20.0
-"""A first process that says nothing for so long, where it is asked, is held to be dead: it answers in 6 s at most."""
+ANSWER_S = 40.0
+"""A first process that says nothing for so long, where it is asked, is held to be dead: it answers in 21 s at most."""
 LONGEST_MESSAGE = 256
 ALL = 0
 MESSAGE = re.compile(rb"(up|began|refused|exit|ended)(?: (\d{1,18}))?(?: (-?\d{1,18}))?")

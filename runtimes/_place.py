@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -78,7 +79,8 @@ class Place:
             *hardening(),
             *("--hostname", NAME, "--uid", str(self.user.number), "--gid", str(self.user.number)),
             *self._system(),
-            *("--proc", "/proc", "--dev", "/dev", "--dir", "/run"),
+            # Who is root here owns what stands in /proc/sys, even without rights: a program for crashed ones, say.
+            *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--dir", "/run"),
             *self._writable(),
             *self._mounted(),
             *further,
@@ -88,7 +90,7 @@ class Place:
     def make(self) -> None:
         """Make the folders and files here that the arguments name."""
         for path in self.own:
-            os.makedirs(f"{self.folder}/root{path}", exist_ok=True)  # noqa: PTH103
+            self._make_own(path)
         os.chmod(f"{self.folder}/root/tmp", 0o1777)  # noqa: PTH101
         folders, files = ((), {}) if self.rootfs else _etc()
         for folder in ("etc", *folders):
@@ -96,6 +98,15 @@ class Place:
         for name, content in {**files, **self._made_etc()}.items():
             with open(f"{self.folder}/etc/{name}", "wb") as file:  # noqa: PTH123 (pathlib would cost more than the rest)
                 file.write(content)
+
+    def _make_own(self, path: str) -> None:
+        """Make a folder that the box may write: with what an image has there, where it is the working directory."""
+        target = f"{self.folder}/root{path}"
+        source = "" if self.rootfs is None else os.path.realpath(f"{self.rootfs}{path}")
+        if path == self.workdir and source.startswith(f"{self.rootfs}/") and os.path.isdir(source):  # noqa: PTH112
+            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+        else:
+            os.makedirs(target, exist_ok=True)  # noqa: PTH103
 
     def visible(self, path: Path) -> bool:
         """Whether a path of this machine is there inside, as the same thing."""

@@ -33,8 +33,10 @@ PR_SET_DUMPABLE = 4
 MARKED_LIMITS = ((10, b"Max file locks"), (resource.RLIMIT_RTTIME, b"Max realtime timeout"))
 """The limits that may carry a mark: their numbers, and their names in `/proc/PID/limits`."""
 GRACE_S = 0.5
-KILL_S = 5.0
+KILL_S = 20.0
 """After this long, what KILL has not ended is given up, and counted."""
+MANY = 500
+"""So many at once are not waited for: they may multiply."""
 QUIET_LOOKS = 3
 """So many looks in a row must find nothing: one may miss a process that a child of its own is just replacing."""
 LONGEST_NAP_S = 0.05
@@ -63,7 +65,7 @@ class Ending:
         self.quiet = 0 if left else self.quiet + 1
         if (self.mark and self.quiet >= QUIET_LOOKS) or now > self.give_up_at:
             return len(left)
-        if left and now > self.kill_at:
+        if now > self.kill_at or len(left) > MANY:
             kill(self.mark)
         return None
 

@@ -42,6 +42,9 @@ SWITCHES = {
     "/proc/sys/user/max_user_namespaces": ("0", "user.max_user_namespaces=10000"),
 }
 """What may forbid namespaces to a user: the file, what it then says, and the setting that allows them."""
+IN_A_CONTAINER = (
+    "inside of a container it takes docker run --privileged, or --security-opt seccomp=unconfined"
+)
 
 
 class Bwrap(Runtime):
@@ -119,6 +122,13 @@ class Bwrap(Runtime):
 
     @asynccontextmanager
     async def box(self, needs: Needs) -> AsyncIterator[Box]:
+        if needs.network.hosts and needs.egress is None:
+            raise Fault(
+                "hotswap",
+                "box",
+                "egress",
+                f"a box that may reach {needs.network} was given no way out to them",
+            )
         folder = make_folder(self._parent)
         async with AsyncExitStack() as stack:
             try:
@@ -231,33 +241,29 @@ def _user_of_image(image: Path, asked: str) -> User:
 
 def _try_out() -> None:
     """Make a box once. Raises UsageError with the one command that mends what is in its way."""
-    trial = [
-        "bwrap",
-        *NAMESPACES,
-        "--unshare-net",
-        *hardening(),
-        "--ro-bind",
-        "/",
-        "/",
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-    ]
     try:
-        done = subprocess.run(
-            [*trial, "--", "/bin/sh", "-c", ":"], capture_output=True, text=True, stdin=subprocess.DEVNULL
-        )
+        box = [
+            *NAMESPACES,
+            "--unshare-net",
+            *hardening(),
+            "--ro-bind",
+            "/",
+            "/",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+        ]
+        argv = ["bwrap", *box, "--", "/bin/sh", "-c", ":"]
+        done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     except FileNotFoundError:
         raise UsageError(f"runtime bwrap: bubblewrap is not installed; type: {INSTALL}") from None
     if done.returncode != 0:
-        remedy = _remedy() or "a container must be started with --security-opt seccomp=unconfined, or be left"
-        raise UsageError(
-            f"runtime bwrap: {(done.stderr.strip().splitlines() or ['bwrap failed'])[-1]}; {remedy}"
-        )
+        said = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+        raise UsageError(f"runtime bwrap: a box cannot be made here ({said}); {_remedy() or IN_A_CONTAINER}")
     if not can_hold():
         raise UsageError(
-            "runtime bwrap: files cannot be kept inside of a box here: it takes Linux 5.6 (openat2)"
+            "runtime bwrap: it takes Linux 5.6 to keep the paths of a box in it; choose -r docker"
         )
 
 
