@@ -111,8 +111,7 @@ class FarBox(Box):
             process.is_ended_by("us")
         left = (await carry_through(self._link.ask(self._number, "end")))["left"]
         for process in running:
-            if left:
-                process.give_up()
+            process.give_up()
         if left:
             raise Fault(
                 "runtime", "box", "processes_left", f"could not end {left} processes in {self.folder}"
@@ -138,14 +137,21 @@ class FarBox(Box):
 
     async def close(self) -> None:
         """End all processes and remove the folder. Raises Fault (runtime) where something is left."""
-        if not self._link.whole:
-            return  # at the other end of a lost connection, the far program does this by itself
+        try:
+            await self._close()
+        except Fault:
+            if self._link.whole:
+                raise
+            # at the other end of a lost connection, the far program does all this by itself
+        finally:
+            self._link.detach(self._number)
+
+    async def _close(self) -> None:
         try:
             if self._fault is None:
                 await self.end_processes()
         finally:
             answer = await self._link.ask(0, "close", box=self._number, keep=self._kept)
-            self._link.detach(self._number)
         if not answer.get("removed"):
             message = f"could not remove all of {self.folder} on {self._link.way.host}"
             raise Fault("runtime", "box", "not_removed", message)

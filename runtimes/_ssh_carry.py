@@ -13,7 +13,7 @@ from typing import Any
 from hotswap.contracts.model import Say
 from hotswap.errors import Fault
 from hotswap.processes import Running
-from hotswap.runtimes import _ssh_boot
+from hotswap.runtimes._ssh_boot import command, program
 from hotswap.runtimes._ssh_link import Link
 from hotswap.runtimes._ssh_trees import HAVE, SEND, STORED, tree_hash
 
@@ -42,9 +42,9 @@ async def carried(link: Link, path: Path, say: Say) -> str:
 
 
 async def _send(link: Link, path: Path, asked: dict[str, Any]) -> None:
-    session = await link.shared(_ssh_boot.command(), stdin=b"")
+    session = await link.shared(command(), stdin=b"")
     try:
-        await session.send(_ssh_boot.program("hotswap.runtimes._ssh_trees", "receive", asked))
+        await session.send(program("hotswap.runtimes._ssh_trees", "receive", asked))
         lines = _lines(session)
         word = await anext(lines, "")
         if word == SEND:
@@ -124,8 +124,8 @@ def _size(path: Path) -> int:
     return sum(each.lstat().st_size for each in path.rglob("*") if not each.is_dir())
 
 
-def starter(loader: str | None, program: str) -> str:
+def starter(loader: str | None, python: str) -> str:
     """Get the script that starts a carried Python, whatever the folder that it lies in is called."""
-    rest = f'"$d/{program}" "$@"'
+    rest = f'"$d/{python}" "$@"'
     words = rest if loader is None else f'"$d/libs/{shlex.quote(loader)}" --library-path "$d/libs" {rest}'
     return f'#!/bin/sh\nd=$(cd "${{0%/*}}" && pwd)/tree\nexec {words}\n'

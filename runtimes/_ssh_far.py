@@ -282,8 +282,9 @@ def main(asked: dict[str, Any]) -> None:
         finally:
             sys.stderr.flush()
             os._exit(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):  # the eval hears at once that the second has ended; the rest takes its time
+        os.dup2(nothing, descriptor)
     os.waitpid(pid, 0)
     sweep(root, owner, (first_mark, first_mark + MARKS_OF_ALL - 1))
 

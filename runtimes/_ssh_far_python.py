@@ -9,7 +9,7 @@ from hotswap.errors import UsageError
 from hotswap.processes import Family
 from hotswap.provision import portable_python
 from hotswap.provision.bundles import loader_in
-from hotswap.runtimes import _ssh_boot
+from hotswap.runtimes._ssh_boot import unpack
 from hotswap.runtimes._ssh_carry import key_of, pour, starter
 from hotswap.runtimes._ssh_link import Link, NoPython, ssh_environment
 from hotswap.runtimes._ssh_words import Way
@@ -52,7 +52,7 @@ async def _carry(way: Way, say: Say) -> None:
     loader = loader_in(bundle.libraries)
     start = starter(None if loader is None else loader.name, str(bundle.program.relative_to(bundle.folder)))
     family = Family(f"carrying a Python to {way.host}")
-    argv = [*way.alone(), _ssh_boot.unpack(name)]
+    argv = [*way.alone(), unpack(name)]
     session = await family.start(argv, env=ssh_environment(), stdin=b"", output_limit=4096)
     try:
         await pour(session, bundle.folder, packed=False, start=start)

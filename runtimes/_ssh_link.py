@@ -14,7 +14,7 @@ from typing import Any
 from hotswap.contracts.runtime import PathError
 from hotswap.errors import Fault
 from hotswap.processes import Family, Running, carry_through, entrust, release, remove_folder
-from hotswap.runtimes import _ssh_boot
+from hotswap.runtimes._ssh_boot import NONE, command, program
 from hotswap.runtimes._ssh_frames import GREETING, REPLY, REQUEST, Frame, Frames, said
 from hotswap.runtimes._ssh_words import Way
 
@@ -22,6 +22,7 @@ FAREWELL_S = 20.0
 """The far program may take so long to end and remove what is left of its boxes."""
 REMOVAL_S = 5.0
 FORWARD_S = 20.0
+LAST_WORDS_S = 0.5
 PASSED = (
     "PATH",
     "HOME",
@@ -82,11 +83,11 @@ class Link:
         """Connect. Raises Fault (runtime) in one line with the remedy, and NoPython."""
         entrust(self._folder)
         self._folder.mkdir(mode=0o700)
-        argv = [*self.way.first(self.control), _ssh_boot.command()]
+        argv = [*self.way.first(self.control), command()]
         self._ssh = await self._family.start(argv, env=ssh_environment(), stdin=b"", output_limit=4096)
         stream = self._ssh.output()
         try:
-            await self._ssh.send(_ssh_boot.program("hotswap.runtimes._ssh_far", "main", {"root": self._root}))
+            await self._ssh.send(program("hotswap.runtimes._ssh_far", "main", {"root": self._root}))
             rest = await self._greeted(stream.__anext__)
         except BaseException:
             await self.close()
@@ -157,14 +158,14 @@ class Link:
             self._ports[port] = asyncio.create_task(self._forward(host, port))
         return await asyncio.shield(self._ports[port])
 
-    async def shared(self, command: str, *words: str, stdin: bytes | None = None) -> Running:
+    async def shared(self, there: str, *words: str, stdin: bytes | None = None) -> Running:
         """Start one more `ssh` that uses this connection, with a command for the far machine or none."""
-        argv = [*self.way.shared(self.control, *words), *([command] if command else [])]
+        argv = [*self.way.shared(self.control, *words), *([there] if there else [])]
         return await self._family.start(argv, env=ssh_environment(), stdin=stdin, output_limit=4096)
 
     async def _forward(self, host: str, port: int) -> int:
-        there = f"127.0.0.1:0:{f'[{host}]' if ':' in host else host}:{port}"
-        asked = await self.shared("", "-O", "forward", "-R", there)
+        asked_for = f"127.0.0.1:0:{f'[{host}]' if ':' in host else host}:{port}"
+        asked = await self.shared("", "-O", "forward", "-R", asked_for)
         await asyncio.wait([asyncio.ensure_future(asked.wait())], timeout=FORWARD_S)
         result = await asked.wait() if asked.over else None
         if result is None or result.exit != 0 or not result.stdout.text.strip().isdigit():
@@ -193,8 +194,8 @@ class Link:
         assert self._ssh is not None
         result = await self._ssh.wait()
         for line in heard.decode("utf-8", "replace").splitlines():
-            if line.startswith(_ssh_boot.NONE):
-                return NoPython(line.removeprefix(_ssh_boot.NONE).strip())
+            if line.startswith(NONE):
+                return NoPython(line.removeprefix(NONE).strip())
         said_last = result.stderr.text
         if result.exit == 127 and "ssh" in said_last and "not found" in said_last:
             message = "there is no ssh program here; install OpenSSH's client (Debian: apt-get install openssh-client)"
@@ -209,8 +210,12 @@ class Link:
                     self._take(frame)
                 rest = await more()
         except StopAsyncIteration:
-            result = await self._ssh.wait() if self._ssh else None
-            self.lose(_lost(self.way.host, result.stderr.text if result else ""))
+            self.lose(_lost(self.way.host, await self._last_words()))
+
+    async def _last_words(self) -> str:
+        assert self._ssh is not None
+        await asyncio.wait([asyncio.ensure_future(self._ssh.wait())], timeout=LAST_WORDS_S)
+        return (await self._ssh.wait()).stderr.text if self._ssh.over else ""
 
     def _take(self, frame: Frame) -> None:
         if frame.kind == REPLY and frame.number:

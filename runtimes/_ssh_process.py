@@ -122,7 +122,7 @@ class FarProcess(Process):
             self._ended_by = by
 
     def give_up(self) -> None:
-        """It cannot be ended: nobody is to wait for it."""
+        """What can be ended has been, and would have been told by now: nobody is to wait any longer."""
         self._settle(None, None)
 
     def _settle(self, code: int | None, number: int | None) -> None:
@@ -145,11 +145,10 @@ class FarProcess(Process):
     async def _end(self, by: Literal["timeout", "us"]) -> None:
         self.is_ended_by(by)
         try:
-            if await carry_through(self._ask_end(self)):
-                self.give_up()
+            await carry_through(self._ask_end(self))
         except Fault:
             return  # with its box, all that came of it has ended
-        await asyncio.shield(self._over)
+        self.give_up()
 
     async def _send_all(self, data: bytes, *, last: bool) -> None:
         async with self._turn:

@@ -15,12 +15,12 @@ from hotswap.contracts.network import Network
 from hotswap.contracts.runtime import Box, Made, Needs, Runtime
 from hotswap.errors import Fault, UsageError
 from hotswap.processes import carry_through
-from hotswap.runtimes import _variables
 from hotswap.runtimes._ssh_box import FarBox, Inside
 from hotswap.runtimes._ssh_carry import carried
 from hotswap.runtimes._ssh_far_python import connected
 from hotswap.runtimes._ssh_link import Link
 from hotswap.runtimes._ssh_words import Way
+from hotswap.runtimes._variables import check_named, environment, named
 
 LIMITS = ("cpus", "memory_mb", "storage_mb", "pids")
 
@@ -82,7 +82,7 @@ class Ssh(Runtime):
                 )
         if not 0 < self.connect_s < 1e6:
             raise UsageError(f"runtime.ssh.connect_s = {self.connect_s:g}: expected seconds, more than 0")
-        _variables.check_named("runtime.ssh.env", self.env)
+        check_named("runtime.ssh.env", self.env)
 
     def refuses(self, environment: Environment) -> str | None:
         """Say what a folder of another machine cannot be: another file system, or closed."""
@@ -97,7 +97,7 @@ class Ssh(Runtime):
         return None
 
     def handed(self) -> Mapping[str, str]:
-        return dict(_variables.named(self.env))
+        return dict(named(self.env))
 
     @asynccontextmanager
     async def running(self, say: Say) -> AsyncIterator[None]:
@@ -178,8 +178,8 @@ class Ssh(Runtime):
         folder = box.folder
         env = {
             **link.about["env"],
-            **_variables.environment(),
-            **dict(_variables.named(self.env)),
+            **environment(),
+            **dict(named(self.env)),
             "HOME": f"{folder}/home",
             "TMPDIR": f"{folder}/tmp",
             "USER": link.about["user"],

@@ -63,11 +63,10 @@ class Sshd:
 
     def cut(self) -> None:
         """Kill what serves the connections: the far machine is gone from the network."""
-        for connection in self.connections():
-            for process in (*connection.children(recursive=True), connection):
+        for process in psutil.Process(self._process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
                 if process.name().startswith("sshd"):
-                    with suppress(psutil.NoSuchProcess):
-                        process.kill()
+                    process.kill()
 
     def __enter__(self) -> Sshd:
         argv = [str(SSHD), "-D", "-E", str(self.folder / "log"), "-f", str(self.folder / "sshd_config")]
