@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
@@ -23,6 +23,7 @@ from hotswap.runtimes._cgroups import Group
 from hotswap.runtimes._folders import remove_for_certain
 from hotswap.runtimes._line import Line, died
 from hotswap.runtimes._place import Place
+from hotswap.runtimes._seccomp import filter_program
 from hotswap.runtimes._tree import Tree
 
 PROGRAM = "/run/hotswap.pyc"
@@ -104,17 +105,7 @@ class BwrapBox(Box):
 
     async def open(self, made: Doors | None) -> None:
         """Start its first process. Raises Fault (runtime) where the box cannot be made."""
-        program = _in_memory(_program())
-        placed = ("--ro-bind-data", str(program), PROGRAM)
-        try:
-            self._bwrap = await self._family.start(
-                ["bwrap", *self.place.arguments(*placed), "--", *self._first_argv(made)],
-                env=_libraries(),
-                cwd="/",
-                pass_fds=[program, self._line.descriptor, *([] if made is None else [made.descriptor])],
-            )
-        finally:
-            os.close(program)
+        self._bwrap = await self._start_first(made)
         try:
             await self._line.up()
         except Fault as fault:
@@ -126,9 +117,38 @@ class BwrapBox(Box):
                 from hotswap.egress import variables  # few boxes need it
 
                 self._env = {**variables(made.egress_url), **self._env}
-        if self._bwrap.pid is not None:
-            self._first = next(iter(children_of(self._bwrap.pid)), None)
-            self._plan.group.add(self._bwrap.pid, self._first)
+        self._limit()
+
+    async def _start_first(self, made: Doors | None) -> Running:
+        door = [] if made is None else [made.descriptor]
+        contents = [_program(), *([] if (filtered := filter_program()) is None else [filtered])]
+        memory = [_in_memory(content) for content in contents]
+        program, *filters = map(str, memory)
+        options = self.place.arguments("--ro-bind-data", program, PROGRAM)
+        for each in filters:
+            options += ["--seccomp", each]
+        try:
+            return await self._family.start(
+                ["bwrap", *options, "--", *self._first_argv(made)],
+                env=_libraries(),
+                cwd="/",
+                pass_fds=[*memory, self._line.descriptor, *door],
+            )
+        finally:
+            for descriptor in memory:
+                os.close(descriptor)
+
+    def _limit(self) -> None:
+        """Put the box, in which nothing runs yet, under its limits; what is not held after all is said."""
+        pid = None if self._bwrap is None else self._bwrap.pid
+        if pid is None:
+            return
+        self._first = next(iter(children_of(pid)), None)
+        try:
+            self._plan.group.add(pid, self._first)
+        except OSError:
+            unheld = sorted({*self.made.not_enforced, *self._plan.group.held})
+            self.made = replace(self.made, not_enforced=tuple(unheld))
 
     async def close(self) -> None:
         """End it and all in it, and remove its folder. Raises Fault (runtime) where something is left."""

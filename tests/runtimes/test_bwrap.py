@@ -1,6 +1,7 @@
 """Boxes of bubblewrap: what is absent in them, what cannot be done from inside, and that nothing is left of them."""
 
 import asyncio
+import errno
 import os
 import shlex
 import shutil
@@ -215,6 +216,35 @@ async def test_a_box_has_no_rights() -> None:
             assert (await shell(box, f"touch {what}")).exit != 0, what
         for what in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/etc/passwd", "/usr/bin/env"):
             assert (await shell(box, f": >> {what}")).exit != 0, what
+
+
+SYSTEM_CALLS = """
+import ctypes, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+numbers = {"x86_64": (425, 250, 321), "aarch64": (425, 219, 280)}[os.uname().machine]
+print([(libc.syscall(number, 0, 0, 0, 0, 0), ctypes.get_errno())[1] for number in numbers])
+for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, socket.AF_VSOCK, socket.AF_ALG, 31):
+    try:
+        socket.socket(family, socket.SOCK_STREAM).close()
+        print("made")
+    except OSError as error:
+        print(error.errno)
+"""
+
+
+@in_loop
+async def test_a_box_has_no_sockets_that_lead_past_its_network_and_no_keys_of_the_session() -> None:
+    async with opened() as box:
+        result = await box.run(Command(argv=(PYTHON, "-I", "-c", SYSTEM_CALLS)))
+        refused, unknown = errno.ENOSYS, errno.EAFNOSUPPORT
+        assert result.stdout.text.splitlines() == [str([refused] * 3), *["made"] * 3, *[str(unknown)] * 3]
+
+
+@in_loop
+async def test_a_command_inherits_no_descriptor_but_its_own() -> None:
+    async with opened() as box:
+        listed = await box.run(Command(argv=("ls", "/proc/self/fd"), stdin=b""))
+        assert listed.stdout.text.split() == ["0", "1", "2", "3"]  # the last is the listing's own
 
 
 @in_loop
