@@ -42,6 +42,9 @@ def spawn(prompt: str, call: str = "s1") -> ToolCall:
     return ToolCall(call, "agent", json.dumps({"prompt": prompt, "kind": "search"}))
 
 
+TOOLS = frozenset({"run", "agent", "edit"})
+
+
 class Play:
     """A graph as a session uses it: calls that are opened and answered, in any order."""
 
@@ -54,12 +57,13 @@ class Play:
         sent: Sequence[Message],
         kind: Any = "main",
         agent: str = "main",
-        tools: bool = False,
+        tools: bool | frozenset[str] = False,
         model: str = "m",
     ) -> CallRecord:
         leaf = self.graph.extend(None, sent)
         assert leaf is not None
-        self.graph.use(leaf, kind, agent, tools, model)
+        offered = tools if isinstance(tools, frozenset) else TOOLS if tools else frozenset[str]()
+        self.graph.use(leaf, kind, agent, offered, model)
         self.calls.append(CallRecord(leaf, [], "chat", "/v1", model, 200, 0.0, kind=kind, agent=agent))
         return self.calls[-1]
 
@@ -825,6 +829,47 @@ def test_a_system_prompt_that_says_the_time_does_not_break_up_the_work() -> None
     assert len(play.main) == 10 + 1
 
 
+FEWER = (frozenset({"run", "edit"}), frozenset({"remember"}), frozenset[str]())
+
+
+@pytest.mark.parametrize(("tools", "fewer"), [*((True, names) for names in FEWER), (False, frozenset())])
+@pytest.mark.parametrize("named", ["m", "small"])
+def test_what_is_made_of_a_history_at_its_end_is_beside_it_however_long_it_takes(
+    named: str, fewer: frozenset[str], tools: bool
+) -> None:
+    for turns in (1, 5):
+        play, sent = Play(), [system("You write code."), user("mend")]
+        play.call(sent, model("done"), tools=tools)
+        aside = [system("Keep what is to be remembered of it."), user("mend"), model("done"), user("Begin.")]
+        for turn in range(turns):
+            call = play.call(aside, model(f"kept {turn}", run(call=f"k{turn}")), tools=fewer, model=named)
+            aside += [model(f"kept {turn}", run(call=f"k{turn}")), result("ok", f"k{turn}")]
+        assert play.kinds == ["main", *["side"] * turns]
+        assert (play.main[-1], play.turns(play.calls[0]), play.turns(call)) == ("done", 1, turns)
+        play.call([*sent, model("done"), user("more")], model("all done"), tools=tools)
+        assert (play.main[-1], play.turns(play.calls[0])) == ("all done", 2)
+
+
+def test_another_agent_that_the_work_is_handed_to_goes_on_with_it() -> None:
+    play, handed = Play(), model(None, run("hand over"))
+    play.call([system("You sort questions."), user("mend")], handed, tools=True)
+    call = play.call(
+        [system("Mend what you are given."), user("mend"), handed, result("yours")],
+        model("done"),
+        tools=frozenset({"mend"}),
+    )
+    assert (play.main[-1], play.kinds, play.turns(call)) == ("done", ["main", "main"], 2)
+
+
+def test_a_system_prompt_with_a_part_that_changes_is_the_same_without_tools_too() -> None:
+    play, history = Play(), [user("mend")]
+    for turn in range(4):
+        prompt = f"It is {turn * 7} o'clock. You answer in few words, and say what you do not know."
+        call = play.call([system(prompt), *history], model(f"step {turn}"))
+        history += [model(f"step {turn}"), user(f"on {turn}")]
+    assert (play.turns(call), set(play.kinds), play.main[-1]) == (4, {"main"}, "step 3")
+
+
 def test_questions_without_a_system_prompt_are_counted_each_for_itself() -> None:
     play = Play()
     calls = [play.call([user(f"part {number}")], model(f"read {number}")) for number in range(4)]
@@ -875,7 +920,7 @@ def long_talk(play: Play, turns: int, work: list[int] | None = None) -> None:
         def once(leaf: int | None = leaf, new: Sequence[Message] = tuple(new), turn: int = turn) -> int:
             end = play.graph.extend(leaf, new)
             assert end is not None
-            play.graph.use(end, "main", "main", True, "m")
+            play.graph.use(end, "main", "main", TOOLS, "m")
             play.graph.turns(play.graph.conversation(end) or 0)
             answer = play.graph.answer(end, model(f"{turn}" + "x" * 900, run(call=f"c{turn}")), turn)
             play.graph.use(answer, "main", "main")
@@ -903,7 +948,7 @@ def drifting(turns: int) -> Play:
     for turn in range(turns):
         leaf = play.graph.extend(leaf, new)
         assert leaf is not None
-        play.graph.use(leaf, "main", "main", True, "m")
+        play.graph.use(leaf, "main", "main", TOOLS, "m")
         play.graph.use(play.graph.answer(leaf, model(f"a{turn} as said"), turn), "main", "main")
         new = [model(f"changed {turn}"), user(f"on {turn}")]
     return play
@@ -916,7 +961,7 @@ def side_calls(turns: int) -> Play:
     for turn in range(turns):
         leaf = play.graph.extend(leaf, new)
         assert leaf is not None
-        play.graph.use(leaf, "main", "main", True, "m")
+        play.graph.use(leaf, "main", "main", TOOLS, "m")
         leaf = play.graph.answer(leaf, model(f"step {turn}", spawn(f"look for {turn}", f"s{turn}")), turn)
         play.graph.use(leaf, "main", "main")
         play.call([user(f"look for {turn}")], model(f"found it at {turn}"))

@@ -133,6 +133,10 @@ class Dialect(ABC):
         tools = fields.get("tools")
         return tuple(tools) if isinstance(tools, list) else ()
 
+    def tool_names(self, fields: Fields) -> frozenset[str]:
+        """The names of the tools on offer; of one without a name its type."""
+        return frozenset(_tool_name(tool) for tool in self.read_tools(fields))
+
     @abstractmethod
     def read_sampling(self, fields: Fields) -> dict[str, Any]:
         """The values that steer the answer, in the dialect's own words."""
@@ -193,6 +197,13 @@ class Dialect(ABC):
     @abstractmethod
     def write_error_event(self, type: str, message: str) -> bytes:  # noqa: A002
         """The same inside a stream that has begun: the bytes of its last events."""
+
+
+def _tool_name(tool: Any) -> str:
+    """The name of a tool, which some have one level down."""
+    said = tool if isinstance(tool, Mapping) else {}
+    inner = next((one for one in map(said.get, ("function", "custom")) if isinstance(one, Mapping)), said)
+    return str(inner.get("name") or said.get("type"))
 
 
 @cache

@@ -101,6 +101,16 @@ class Gemini(Dialect):
     def read_items(self, items: Sequence[Any]) -> Iterator[Group]:
         return (Group(tuple(_read_item(item)), 1) for item in items)
 
+    def tool_names(self, fields: Fields) -> frozenset[str]:
+        """An entry holds several functions, or is a tool of the provider's."""
+        names: set[str] = set()
+        for tool in map(table, self.read_tools(fields)):
+            declared = either(tool, "functionDeclarations")
+            functions = declared if isinstance(declared, list) else ()
+            names.update(str(table(one).get("name")) for one in functions)
+            names.update(tool if declared is None else ())
+        return frozenset(names)
+
     def read_sampling(self, fields: Fields) -> dict[str, Any]:
         said = {**table(either(fields, "generationConfig")), "toolConfig": either(fields, "toolConfig")}
         return {name: value for name, value in said.items() if value is not None}

@@ -93,8 +93,10 @@ class Graph:
             self._broken.add(node)
             self._threads.take_back(self.nodes[node])
 
-    def use(self, leaf: int, kind: BranchKind, agent: str, tools: bool = False, model: str = "") -> None:
-        """Note whose the path to `leaf` is. For a request: whether it offered tools, and the model it asked for."""
+    def use(
+        self, leaf: int, kind: BranchKind, agent: str, tools: frozenset[str] = frozenset(), model: str = ""
+    ) -> None:
+        """Note whose the path to `leaf` is. For a request: the tools it offered, and the model it asked for."""
         self._threads.use(leaf, Secret(kind, agent), tools, model)
 
     def conversation(self, leaf: int) -> int | None:

@@ -1,10 +1,11 @@
 """What kind of conversation each branch is, judged once all of them are known.
 
 The kind of the secret is final unless it is `main`. Of the conversations of a main secret, one is the agent's own: not
-one that a tool call asked for, nor one that began and ended while another waited for it, but the one with tools, then
-the one with most turns, then the last. Its other paths are its own too, and `compacted` where it left them when it
-shortened its history. The rest are sub-agents, where a tool call asked for them, their answer came back as a tool's
-result, or they have several turns with tools; else they are side calls.
+one that a tool call asked for, nor one about another's history, nor one that began and ended while another waited for
+it, but the one with tools, then the one with most turns, then the last. Its other paths are its own too, and
+`compacted` where it left them when it shortened its history. The rest are sub-agents, where a tool call asked for them,
+their answer came back as a tool's result, or they have several turns with tools and a beginning of their own; else they
+are side calls.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Party:
     def __post_init__(self) -> None:
         self.secret: Secret = self.threads[0].secret
         self.tools = any(thread.tools for thread in self.threads)
+        self.about = all(thread.about for thread in self.threads)
         self.first_request = min(thread.first_request for thread in self.threads)
         self.first_answer = min(thread.first_answer for thread in self.threads)
         self.last_request = max(thread.last_request for thread in self.threads)
@@ -173,12 +175,14 @@ def _judge(parties: list[Party]) -> None:
         return
     within = _nested(parties)
     for party in parties:
-        several = party.turns > 1 and party.tools
+        several = party.turns > 1 and party.tools and not party.about
         party.kind = "subagent" if party.asked or several else "side"
     own = max(
         parties,
-        key=lambda party: (not party.asked, id(party) not in within, party.tools, party.turns, party.last),
-    )
+        key=lambda party: (
+            not party.asked, not party.about, id(party) not in within, party.tools, party.turns, party.last,
+        ),
+    )  # fmt: skip
     own.kind = "main"
 
 

@@ -63,7 +63,7 @@ class History:
         one: nothing would hold a program that puts all it knows into a new question each time."""
         if body.leaf is None:
             return Talk(who.kind, who.agent)
-        tools = bool(route.dialect.read_tools(body.fields))
+        tools = route.dialect.tool_names(body.fields)
         model = route.dialect.read_model(body.fields, route.tail)
         self.graph.use(body.leaf, who.kind, who.agent, tools, model)
         prompted = self.graph.prompted(body.leaf)

@@ -11,7 +11,7 @@ from _kit.behind import behind, within
 from _kit.provider import Received, Reply
 from _kit.recipes import RECIPES
 
-OPENCODE, RLM = RECIPES["opencode"], RECIPES["rlm"]
+OPENCODE, QWEN, RLM = RECIPES["opencode"], RECIPES["qwen"], RECIPES["rlm"]
 CHAT: Any = {"dialects": ("chat",), "model": "their-model"}
 SUB_CALL = "Looking.\n```repl\nprint(llm_query('Say hi'))\n```"
 
@@ -30,6 +30,23 @@ async def test_the_title_call_of_opencode_is_no_turn(tmp_path: Path) -> None:
     assert sorted(bool(sent.json.get("tools")) for sent in seat.provider.posts) == [False, True]
     assert (trace.turns, trace.main[-1].text) == (1, "All done.")
     assert sorted(branch.kind for branch in trace.branches) == ["main", "side"]
+
+
+@needs(QWEN)
+@within(150)
+async def test_what_qwen_keeps_of_a_conversation_that_is_over_is_no_turn(tmp_path: Path) -> None:
+    def answer(received: Received) -> Reply:
+        return says(QWEN, "Kept." if b"memory extraction" in received.body else "All done.")
+
+    settings = {**QWEN.files[".qwen/settings.json"], "memory": {"enableManagedAutoMemory": True}}
+    keeping = replace(QWEN, files={".qwen/settings.json": settings})
+    async with behind(answer, upstream=CHAT) as seat:
+        ran = await drive(keeping, seat, tmp_path, "Say done")
+        trace = seat.trace()
+    assert ran.exit == 0, ran.words
+    assert all(sent.json["tools"] for sent in seat.provider.posts)
+    assert [call.kind for call in trace.calls] == ["main", "side"]
+    assert (trace.turns, trace.main[-1].text) == (1, "All done.")
 
 
 @needs(RLM)
