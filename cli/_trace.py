@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hotswap.errors import ErrorRecord
-    from hotswap.trace import Branch, Node, Trace
+    from hotswap.trace import BoxRecord, Branch, Node, Trace
 
 TEXT_LIMIT = 2_000
 """Characters of one text that are shown, unless all are asked for."""
 MESSAGE_LIMIT = 30
 """Messages of one branch that are shown: the first few and the last."""
 FIRST_MESSAGES = 4
+HOSTS = 10
+"""Hosts that are named of those that a box tried."""
 
 STYLES = {"system": "dim", "user": "cyan", "assistant": "green", "tool": "yellow"}
 
@@ -40,6 +42,8 @@ class TraceView:
         cell, task = trace.cell.name, trace.task.id
         self._line(f"{trace.id}  {cell}  task {task}  attempt {trace.attempt}", style="bold")
         self._line(f"  {' · '.join(_facts(trace))}")
+        if trace.box is not None and (place := " · ".join(_place(trace.box))):
+            self._line(f"  {place}")
         for name, reward in trace.rewards.items():
             self._line(
                 f"  reward {name} = {number(reward.value)}{_weight(reward.weight)}{self._reasons(reward)}"
@@ -138,6 +142,23 @@ def _facts(trace: Trace) -> Iterator[str]:
     for launch in trace.launches:
         if launch.exit or launch.signal:
             yield f"exit code {launch.exit}" if launch.signal is None else f"signal {launch.signal}"
+
+
+def _place(box: BoxRecord) -> Iterator[str]:
+    """What could be reached, what was tried, and what was asked for and did not hold."""
+    if box.network not in (None, "open"):
+        yield f"network {box.network}"
+    for allowed, word in ((True, "let through"), (False, "refused")):
+        tried = [
+            f"{each.host}:{each.port}" + (f" ({each.count} times)" if each.count > 1 else "")
+            for each in box.egress
+            if each.allowed == allowed
+        ]
+        if tried:
+            more = f", and {len(tried) - HOSTS} more" if len(tried) > HOSTS else ""
+            yield f"{word}: {', '.join(tried[:HOSTS])}{more}"
+    if box.not_enforced:
+        yield f"not enforced: {', '.join(box.not_enforced)}"
 
 
 def _amount(value: int | None) -> str:

@@ -42,6 +42,7 @@ from hotswap.proxy.chaos import Chaos, parse_chaos
 from hotswap.proxy.server import Proxy
 from hotswap.proxy.session import Session, SessionRequest
 from hotswap.proxy.upstream import CallPolicy
+from hotswap.remarks import Remarks
 from hotswap.replay import Answered, ReplayModel
 from hotswap.replay.serving import Player
 from hotswap.rollout import Lineup, Rollout, play
@@ -96,7 +97,7 @@ async def execute(run: PlannedRun, watch: Watch, command: Sequence[str] = ()) ->
         stage = Stage(run, watch, proxy, writer, lineups, upstreams)
         stack.callback(stage.recorders.close_all)
         stopped = await _played(stage, watch.winding_down)
-        for line in stage.answered.lines():
+        for line in (*stage.answered.lines(), *stage.remarks.at_the_end()):
             watch.say(line)
         summary = tabulate(writer.results(), run.planned, run.resolved.settings.chaos)
         try:
@@ -153,8 +154,7 @@ class Stage:
         budget = settings.budget
         self._secrets: dict[str, str] = {}
         """By rollout, while it is played: what its program was given as a key."""
-        self._dropped: set[str] = set()
-        """What was said to be left out."""
+        self.remarks = Remarks()
         self._cut_by_budget = 0
         """Rollouts that the budget stopped before they were done."""
         self._budget = Budget(budget.cost, budget.tokens, budget.seconds, budget.in_flight == "finish")
@@ -379,14 +379,8 @@ class Stage:
         self.recorders.close(rollout.id)
         self._secrets.pop(rollout.id, None)
         self._cut_by_budget += trace.stop == "budget"
-        self._warn_of_dropped(trace)
-
-    def _warn_of_dropped(self, trace: Trace) -> None:
-        """Say what calls had to leave out: each kind once a run."""
-        for name in dict.fromkeys(name for call in trace.calls for name in call.dropped):
-            if name not in self._dropped:
-                self._dropped.add(name)
-                self._watch.say(f"left out on the way to the model of {trace.cell.name}: {name}")
+        for line in self.remarks.of(trace):
+            self._watch.say(line)
 
 
 def _without_content(trace: Trace, error: Exception) -> Trace:

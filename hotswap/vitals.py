@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hotswap.messages import ToolCall
+from hotswap.remarks import refused
 from hotswap.trace import Node, Trace
 
 TYPES: Mapping[str, type | tuple[type, ...]] = {
@@ -26,6 +27,7 @@ def vitals(trace: Trace) -> dict[str, float | None]:
     sampled = [node for node in trace.messages if node.sampled]
     asked = [(node, call) for node in sampled for call in node.tool_calls]
     captured = [call.token_break for call in trace.calls if call.token_break is not None]
+    listed = trace.box is not None and trace.box.network not in (None, "open", "closed")
     return {
         "turns": float(trace.turns),
         "calls": float(len(trace.calls)),
@@ -34,6 +36,7 @@ def vitals(trace: Trace) -> dict[str, float | None]:
         "truncated_answers": float(sum(call.finish == "length" for call in trace.calls)),
         "empty_answer": float(not (trace.answer or "").strip()),
         **({"token_breaks": float(sum(captured))} if captured else {}),
+        **({"refused_hosts": float(len(refused(trace)))} if listed else {}),
     }
 
 

@@ -43,7 +43,7 @@ LAYERS = (
         "exchanges",
         "replay",
     }
-    | {"store", "elsewhere", "lines", "result", "metrics", "intervals", "columns"},
+    | {"store", "elsewhere", "remarks", "lines", "result", "metrics", "intervals", "columns"},
     {"cli"},
 )
 HEAVY = {"aiohttp", "datasets", "docker", "openai", "pydantic", "rich", "typer", "genai_prices", "asyncio"}
