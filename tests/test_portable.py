@@ -197,6 +197,11 @@ def test_the_certificates_that_a_person_names_are_those_of_a_box(tmp_path: Path)
     assert found.variables("/in/ca.pem")["SSL_CERT_FILE"] == "/in/ca.pem"
 
 
+def test_a_file_that_is_named_and_not_there_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"SSL_CERT_FILE = /nowhere\.pem"):
+        provision.certificates({"SSL_CERT_FILE": "/nowhere.pem"})
+
+
 def test_without_a_name_they_are_this_machines(tmp_path: Path) -> None:
     source = next((path for path in map(Path, trust.PLACES) if path.is_file()), None)
     if source is None:

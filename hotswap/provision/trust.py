@@ -52,5 +52,7 @@ def certificates(environment: Mapping[str, str] = os.environ) -> Certificates:
 
 def _sources(environment: Mapping[str, str]) -> Iterator[Path]:
     if named := environment.get("SSL_CERT_FILE"):
+        if not Path(named).is_file():
+            raise UsageError(f"SSL_CERT_FILE = {named}: there is no such file of certificates")
         yield Path(named)
     yield from map(Path, PLACES)
