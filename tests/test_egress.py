@@ -302,6 +302,7 @@ async def test_the_list_of_what_was_tried_is_bounded_and_counts_the_rest() -> No
         ("93.184.216.34", True),
         ("2606:4700::6810:1", True),
         ("64:ff9b::5db8:d822", True),
+        ("::ffff:93.184.216.34", True),
         ("64:ff9b::7f00:1", False),
         ("64:ff9b::a9fe:a9fe", False),
         ("2002:7f00:1::", False),
