@@ -39,7 +39,7 @@ NONE = "hotswap-no-python"
 TRIES = f"""
     try() {{ if "$@" -I -S -c "{FITS}" </dev/null 2>/dev/null; then exec "$@" -I -S -X utf8 -c "{READS}"; fi; }}
     if test "$(uname -s)" = Linux
-    then for p in python3 /usr/bin/python3 /usr/local/bin/python3 "{CACHE}"/python-*/start; do try "$p"; done
+    then for p in /usr/bin/python3 /usr/local/bin/python3 python3 "{CACHE}"/python-*/start; do try "$p"; done
     fi
     echo "{NONE} $(uname -s) $(uname -m)"
 """

@@ -80,6 +80,7 @@ class Far:
         self._say(b"\n" + GREETING + greeting + b"\n")
         while True:
             self._loop.turn()
+            reap()
             backlog = any(len(box.outbox or b"") > BACKLOG for box in self._boxes.values())
             if backlog and self._hears:
                 self._loop.drop(0)
@@ -223,7 +224,15 @@ def apart() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def reap() -> None:
+    """Let all children go that have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            continue
+    except ChildProcessError:
+        return
 
 
 def adopt_orphans() -> None:
@@ -274,9 +283,9 @@ def main(asked: dict[str, Any]) -> None:
     root = os.path.realpath(os.path.expanduser(asked["root"] or "/var/tmp"))
     first_mark = MARK_BASE | int.from_bytes(os.urandom(3), "big") << 33
     owner = mark()
+    adopt_orphans()
     pid = os.fork()
     if pid == 0:
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         try:
             Far(root, owner, first_mark).serve()
         finally:
@@ -289,10 +298,10 @@ def main(asked: dict[str, Any]) -> None:
     sweep(root, owner, (first_mark, first_mark + MARKS_OF_ALL - 1))
 
 
-def sweep(root: str, owner: str, marks: tuple[int, int]) -> list[str]:
+def sweep(root: str, owner: str, marks: tuple[int, int]) -> None:
     """End all that came of the boxes of one owner, and remove their folders, but for those that were kept."""
     end_marked(*marks)
-    gone = []
+    reap()
     for folder in glob.glob(f"{glob.escape(root)}/{PREFIX}*"):
         try:
             with open(f"{folder}/{OWNER}", encoding="ascii") as file:
@@ -301,5 +310,3 @@ def sweep(root: str, owner: str, marks: tuple[int, int]) -> list[str]:
             continue
         if ours and not os.path.exists(f"{folder}/{KEPT}"):
             remove_folder(folder, REMOVAL_S)
-            gone.append(folder)
-    return gone

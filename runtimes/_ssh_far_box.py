@@ -146,7 +146,8 @@ class Supervisor:
     def do_end(self, number: int, asked: dict[str, Any]) -> None:
         """End what came of one start, or of all."""
         started = self._by_number.get(asked.get("process", 0))
-        if started is None and "process" in asked:
+        self._reap()
+        if childless() or (started is None and "process" in asked):
             self._reply(number, left=0)
             return
         first, last = (self._mark + 1, self._last) if started is None else (started.mark, started.mark)
@@ -320,6 +321,15 @@ class Supervisor:
                 left = left[os.write(self._control, left) :]
         except OSError:
             os._exit(0)  # the far program is gone
+
+
+def childless() -> bool:
+    """Whether nothing lives in the box: what does is a child of this process, or came of one."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
 
 
 def waiting(descriptor: int) -> int:

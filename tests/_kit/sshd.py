@@ -33,8 +33,12 @@ class Sshd:
         self.config = folder / "config"
         self.root = folder / "boxes"
         self.cache = folder / "cache"
-        self._environment = {"XDG_CACHE_HOME": str(self.cache), **(environment or {})}
-        self.root.mkdir(parents=True)
+        self.home = folder / "home"
+        """Of the user there: no start-up file of a shell is in it."""
+        own = {"HOME": str(self.home), "XDG_CACHE_HOME": str(self.cache)}
+        self._environment = {**own, **(environment or {})}
+        for made in (self.root, self.home):
+            made.mkdir(parents=True)
         self.port = _free_port()
         for name in ("host_key", "key"):
             _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
@@ -57,13 +61,17 @@ class Sshd:
         given = [word for name, value in self.settings.items() for word in (f"--runtime.ssh.{name}", value)]
         return ["-r", "ssh", *given]
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def connections(self) -> list[psutil.Process]:
         """Get the processes of sshd that serve connections, the outermost first."""
-        return psutil.Process(self._process.pid).children(recursive=False)
+        return psutil.Process(self.pid).children(recursive=False)
 
     def cut(self) -> None:
         """Kill what serves the connections: the far machine is gone from the network."""
-        for process in psutil.Process(self._process.pid).children(recursive=True):
+        for process in psutil.Process(self.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
                 if process.name().startswith("sshd"):
                     process.kill()
