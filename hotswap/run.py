@@ -149,7 +149,7 @@ class Stage:
         self._upstreams = upstreams
         calls = settings.calls
         self._calls = CallPolicy(calls.retries, calls.timeout_s, quiet_s=calls.quiet_s)
-        self._blobs = Blobs(writer.path / "blobs")
+        self._blobs = Blobs(writer.path / "blobs", writer.masker.known)
         self._chaos = parse_chaos(settings.chaos) if settings.chaos else None
         budget = settings.budget
         self._secrets: dict[str, str] = {}

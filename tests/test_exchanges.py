@@ -1,6 +1,7 @@
 """The raw exchanges of a rollout: nothing is lost, no secret is in them, and what is sent again costs nothing."""
 
 import asyncio
+import base64
 import gzip
 import json
 import random
@@ -318,11 +319,12 @@ def test_the_key_that_a_program_was_given_is_masked_beside_the_secrets_of_the_ru
     keep = recorders.open(ABOUT)
     assert keep is not None
     recorders.hide("01R", "canary-session-0005")
-    keep(tape({"messages": ["canary-session-0005", SECRET]}, b"canary-", b"session-0005"))
+    packed = [base64.b64encode(bytes(before) + b"canary-session-0005").decode() for before in range(3)]
+    keep(tape({"messages": ["canary-session-0005", SECRET, *packed]}, b"canary-", b"session-0005"))
     recorders.close_all()
     data = frames(tmp_path / "exchanges" / "01R.zst")
     assert b"canary" not in data
-    assert data.count(b"[secret:session]") == 2
+    assert data.count(b"[secret:session]") == 5
     assert Recorders(tmp_path, Masker(), on=False).open(ABOUT) is None
 
 

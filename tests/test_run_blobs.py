@@ -51,3 +51,19 @@ def test_an_image_is_kept_once_under_its_hash(tmp_path: Path) -> None:
     for trace in done.traces:
         assert trace["messages"][0]["content"][1]["image_url"]["url"]["blob"] == f"sha256:{name}"
         assert len(trace["branches"]) == 1
+
+
+def test_a_secret_in_a_file_that_is_shown_to_the_model_is_not_kept(tmp_path: Path) -> None:
+    reads = PROGRAM.replace(
+        "bytes(range(256)) * 40", '(b"# .env\\n" * 200 + os.environ["MY_TOKEN"].encode())'
+    )
+    (tmp_path / "shows.py").write_text(f"PROGRAM = {reads!r}\n{HARNESS}")
+    env = {"MY_TOKEN": "canary-of-a-file-0007"}
+    with Provider(lambda received: say("a file")) as provider:
+        words = ("-m", f"scripted@{provider.url}", "-H", "./shows.py", "-n", "1")
+        done = evaluate(tmp_path, "reverse_text", *words, "--runtime.local.env", "MY_TOKEN", env=env)
+    assert done.code == 0, done.stderr
+    (kept,) = (done.run / "blobs").iterdir()
+    assert kept.read_bytes() == b"# .env\n" * 200 + b"[secret:MY_TOKEN]"
+    assert kept.name == hashlib.sha256(kept.read_bytes()).hexdigest()
+    assert done.traces[0]["messages"][0]["content"][1]["image_url"]["url"]["blob"] == f"sha256:{kept.name}"

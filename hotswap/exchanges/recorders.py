@@ -17,14 +17,15 @@ class Veil:
     """Takes the secrets out of bytes: the run's, and the one that the rollout's program was given as a key."""
 
     def __init__(self, masker: Masker) -> None:
-        self.secret = ""
+        self._own = Masker()
         self._masker = masker
 
+    def hide(self, secret: str) -> None:
+        """Know the program's key."""
+        self._own.add("session", secret)
+
     def __call__(self, content: bytes) -> bytes:
-        secret = self.secret.encode()
-        if secret and secret in content:
-            content = content.replace(secret, b"[secret:session]")
-        return self._masker.raw(content)
+        return self._masker.raw(self._own.known(content))
 
 
 class Recorders:
@@ -50,7 +51,7 @@ class Recorders:
     def hide(self, rollout: str, secret: str) -> None:
         """Mask what the rollout's program was given as a key."""
         if rollout in self._open:
-            self._open[rollout][1].secret = secret
+            self._open[rollout][1].hide(secret)
 
     def close(self, rollout: str) -> None:
         """End the recording of a rollout. Raises StoreError where not everything could be written."""
