@@ -25,6 +25,7 @@ from hotswap.contracts.environment import Environment
 from hotswap.contracts.network import CLOSED, OPEN, Network
 from hotswap.contracts.runtime import Box, Command, File, Gate, Kept, Needs, PathError, Process, Result
 from hotswap.errors import Fault, UsageError
+from hotswap.runtimes._cgroups import make_group
 from hotswap.runtimes.bwrap import Bwrap
 
 ROOT = Path(__file__).parent.parent.parent
@@ -393,6 +394,54 @@ async def test_limits_are_held_or_it_is_said_that_they_are_not() -> None:
         assert box.made.not_enforced == ()
 
 
+@in_loop
+async def test_what_multiplies_is_ended_too() -> None:
+    asked = Environment(pids=300)
+    async with opened(needs=replace(NEEDS, environment=asked)) as box:
+        if "pids" in box.made.not_enforced:
+            pytest.skip(
+                "without a limit of its processes this machine would be filled: no control group can be made"
+            )
+        bomb = "trap '' TERM HUP; bomb() { bomb & bomb & wait; }; bomb >/dev/null 2>&1 & echo lit"
+        assert "lit" in (await shell(box, bomb)).stdout.text
+        await box.end_processes()
+        assert await said(box, "echo whole") == "whole\n"
+
+
+V2 = {"cgroup.controllers": "cpu memory pids", "cgroup.subtree_control": "cpu memory pids"}
+
+
+def test_a_group_of_version_2_is_made_below_the_nearest_that_hands_its_controllers_on(tmp_path: Path) -> None:
+    """In folders of ours: the kernel of a machine has one version, and this is the other as a rule."""
+    root, own = tmp_path / "cgroup", tmp_path / "own"
+    (root / "user" / "app" / "shell").mkdir(parents=True)
+    own.write_text("0::/user/app/shell\n")
+    for name, text in V2.items():
+        (root / name).write_text(text)
+        (root / "user" / "app" / name).write_text(text)
+    (root / "user" / "app" / "shell" / "cgroup.subtree_control").write_text("")
+    group = make_group("x", Environment(cpus=1.5, memory_mb=64, pids=30), root, own)
+    assert group.folders == (root / "user" / "app" / "hotswap-x",)
+    assert group.held == {"cpus", "memory_mb", "pids"}
+    group.add(4711, None)
+    written = {path.name: path.read_text() for path in group.folders[0].iterdir()}
+    assert written == {
+        "cpu.max": "150000 100000",
+        "memory.max": str(64 << 20),
+        "pids.max": "30",
+        "cgroup.procs": "4711",
+    }
+
+
+def test_what_no_group_can_hold_is_not_held(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("0::/\n")
+    group = make_group("x", Environment(cpus=1, pids=30), tmp_path / "none", own)
+    assert (group.folders, group.held) == ((), frozenset())
+    group.add(4711)
+    group.remove()
+
+
 # A root file system of another kind.
 
 
@@ -552,6 +601,7 @@ import asyncio, os, sys
 sys.path[:0] = sys.argv[1:]
 from hotswap.contracts.network import CLOSED
 from hotswap.contracts.runtime import Command, File, Gate, Needs
+from hotswap.runtimes._cgroups import make_group
 from hotswap.runtimes.bwrap import Bwrap
 
 async def accept(listener):
