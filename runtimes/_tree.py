@@ -48,7 +48,7 @@ class Tree:
 
     async def read(self, path: str, shown: str) -> File | None:
         """Read the file at an absolute path; null where there is none. Raises PathError, with the path as `shown`."""
-        with _bad_path(shown):
+        with bad_path(shown):
             descriptor = self._found(path)
             if descriptor is None:
                 return None
@@ -82,7 +82,7 @@ class Tree:
 
     def _write_all(self, files: Files) -> None:
         for path, file in files.items():
-            with _bad_path(path):
+            with bad_path(path):
                 self._write(path, file)
 
     def _write(self, path: str, file: File) -> None:
@@ -182,7 +182,7 @@ def _all_of(descriptor: int) -> bytes:
 
 
 @contextmanager
-def _bad_path(path: str) -> Iterator[None]:
+def bad_path(path: str) -> Iterator[None]:
     """Say what is wrong with a path; a disk that is full is no fault of it."""
     try:
         yield

@@ -1,10 +1,10 @@
-"""The environment of a box whose file system is its own: a few names, and what the person hands it."""
+"""The environment of a box: a few names from here, and what the person hands it."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from hotswap.errors import UsageError
 
@@ -19,9 +19,9 @@ KEYS = re.compile(
 """Names of variables that hold a provider's key."""
 
 
-def environment() -> dict[str, str]:
-    """Get what a box has of the environment here."""
-    found = {name: value for name, value in os.environ.items() if name in PASSED or name.startswith("LC_")}
+def environment(passed: Collection[str] = PASSED) -> dict[str, str]:
+    """Get what a box has of the environment here, but for its PATH."""
+    found = {name: value for name, value in os.environ.items() if name in passed or name.startswith("LC_")}
     return {**found, "TERM": "dumb", "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import pwd
-import re
 import stat
 import sys
-import tempfile
-import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
@@ -33,13 +29,13 @@ from hotswap.contracts.runtime import (
     Runtime,
 )
 from hotswap.errors import Fault, UsageError
-from hotswap.processes import Family, carry_through, entrust, lives, mark, release, remove_folder
+from hotswap.processes import Family, carry_through, release
+from hotswap.runtimes._folders import clean_folders, folder_of_boxes, make_folder, remove_for_certain, usable
+from hotswap.runtimes._tree import LARGEST_FILE, SMALL, bad_path
+from hotswap.runtimes._variables import PASSED, check_named, environment, named
 
-DISK = Path("/var/tmp")
-PASSED = (
-    "LANG",
-    "LANGUAGE",
-    "TZ",
+PASSED_ON = (
+    *PASSED,
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
@@ -47,21 +43,7 @@ PASSED = (
     "NODE_EXTRA_CA_CERTS",
     "LD_LIBRARY_PATH",
 )
-"""Variables that a box has from here, beside PATH and LC_*. No other: no key that lies about is found."""
-LOOPBACK = "localhost,127.0.0.1,::1"
-KEYS = re.compile(
-    r"(OPENAI|AZURE|ANTHROPIC|CLAUDE|OPENROUTER|GEMINI|GOOGLE|MISTRAL|GROQ|DEEPSEEK|XAI|TOGETHER|FIREWORKS"
-    r"|COHERE|PERPLEXITY|HF|HUGGING_?FACE|AWS|PRIME)\w*(KEY|TOKEN|SECRET)\w*",
-    re.IGNORECASE,
-)
-"""Names of variables that hold a provider's key."""
-SMALL = 1 << 20
-"""Bytes that are read or written at once without a thread."""
-REMOVAL_S = 60.0
-DAY_S = 86_400
-PREFIX, OWNER = "hotswap-", ".owner"
-"""What the folder of a box is called, and the file in it that says whose it is."""
-LARGEST_FILE = 1 << 28
+"""Variables that a box has from here, beside PATH and LC_*: what they name is there, too."""
 
 
 class LocalBox(Box):
@@ -133,14 +115,14 @@ class LocalBox(Box):
         try:
             await self._family.end()
         finally:
-            gone = self._kept or await asyncio.to_thread(remove_folder, str(self.folder), REMOVAL_S)
-        if not gone:
-            raise Fault("runtime", "box", "not_removed", f"could not remove all of {self.folder}")
-        release(self.folder)
+            if self._kept:
+                release(self.folder)
+            else:
+                await asyncio.to_thread(remove_for_certain, self.folder)
 
     def _write_all(self, files: Files) -> None:
         for path, file in files.items():
-            with _bad_path(path):
+            with bad_path(path):
                 self._write(path, file)
 
     def _write(self, path: str, file: File) -> None:
@@ -164,7 +146,7 @@ class LocalBox(Box):
             raise
 
     async def _read(self, path: str) -> File | None:
-        with _bad_path(path):
+        with bad_path(path):
             place = Path(os.path.realpath(Path(self.workdir, path)))
             self._hold_inside(place, path)
             try:
@@ -207,15 +189,8 @@ class Local(Runtime):
             raise UsageError(
                 f"runtime.network = {self.network}: the local runtime cannot hold it; a box that closes is -r sandbox"
             )
-        for entry in self.env:
-            name, given, _ = entry.partition("=")
-            if KEYS.fullmatch(name):
-                raise UsageError(
-                    f"runtime.local.env: {name} holds a provider's key, which may not enter a box"
-                )
-            if not given and name not in os.environ:
-                raise UsageError(f"runtime.local.env: {name} is not set here; to set it, write {name}=value")
-        if self.root is not None and not _usable(Path(self.root).expanduser()):
+        check_named("runtime.local.env", self.env)
+        if self.root is not None and not usable(folder_of_boxes(self.root)):
             raise UsageError(f"runtime.local.root: {self.root} is no folder that can be written")
 
     def refuses(self, environment: Environment) -> str | None:
@@ -230,84 +205,31 @@ class Local(Runtime):
 
     @asynccontextmanager
     async def box(self, needs: Needs) -> AsyncIterator[Box]:
-        folder = self._folder()
+        folder = make_folder(self._parent)
         try:
             box = self.box_type(folder, needs, self._environment)
         except BaseException:
-            remove_folder(str(folder), REMOVAL_S)
-            release(folder)
+            remove_for_certain(folder)
             raise
         try:
             yield box
         finally:
             await carry_through(box.close())
 
-    async def clean(self) -> list[str]:
+    async def clean(self) -> Sequence[str]:
         """Remove the folders of boxes whose eval is gone: kept ones, and those that a power failure left."""
-        return await asyncio.to_thread(self._clean)
-
-    def _clean(self) -> list[str]:
-        removed, left = [], []
-        for folder in sorted(Path(self._parent).glob(f"{PREFIX}*")):
-            if _is_left(folder):
-                (removed if remove_folder(str(folder), REMOVAL_S) else left).append(str(folder))
-        if left:
-            raise Fault("runtime", "box", "not_removed", f"could not remove all of {', '.join(left)}")
-        return removed
+        return await asyncio.to_thread(clean_folders, self._parent)
 
     def handed(self) -> dict[str, str]:
-        return dict(_named(self.env))
+        return dict(named(self.env))
 
     @cached_property
     def _environment(self) -> dict[str, str]:
-        return environment(self.env)
+        return {**environment(PASSED_ON), "PATH": _path(), **dict(named(self.env))}
 
     @cached_property
-    def _parent(self) -> str:
-        if self.root is not None:
-            return os.path.realpath(Path(self.root).expanduser())
-        return os.path.realpath(DISK if _usable(DISK) else tempfile.gettempdir())
-
-    def _folder(self) -> Path:
-        """Make a box's folder. It is entrusted before it is there: no kill comes between."""
-        folder = Path(f"{self._parent}/{PREFIX}{os.urandom(5).hex()}")
-        entrust(folder)
-        try:
-            folder.mkdir(mode=0o700)  # fails where someone else has made it
-        except OSError:
-            release(folder)
-            raise
-        (folder / OWNER).write_text(mark(), "ascii")
-        return folder
-
-
-def _is_left(folder: Path) -> bool:
-    """Whether a folder is a box of ours, and the eval that made it is gone; of another boot, untouched for a day."""
-    try:
-        about = folder.stat(follow_symlinks=False)
-        alive = lives((folder / OWNER).read_text("ascii"))
-        old = time.time() - about.st_mtime > DAY_S
-        return about.st_uid == os.getuid() and (alive is False or (alive is None and old))
-    except (OSError, ValueError):
-        return False
-
-
-def _usable(folder: Path) -> bool:
-    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
-
-
-def environment(extra: Iterable[str] = ()) -> dict[str, str]:
-    """Get what a box has of the environment here: a list of allowed names, and what was asked for."""
-    found = {name: value for name, value in os.environ.items() if name in PASSED or name.startswith("LC_")}
-    found |= {"PATH": _path(), "TERM": "dumb", "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
-    return found | dict(_named(extra))
-
-
-def _named(entries: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """What `NAME` and `NAME=value` stand for."""
-    for entry in entries:
-        name, given, value = entry.partition("=")
-        yield name, value if given else os.environ[name]
+    def _parent(self) -> Path:
+        return folder_of_boxes(self.root)
 
 
 def _path() -> str:
@@ -317,25 +239,6 @@ def _path() -> str:
         return os.pathsep.join(folders)
     ours = str(Path(sys.prefix, "bin"))
     return os.pathsep.join([*(folder for folder in folders if folder != ours), ours])
-
-
-@contextmanager
-def _bad_path(path: str) -> Iterator[None]:
-    """Say what is wrong with a path; a disk that is full is no fault of it."""
-    try:
-        yield
-    except PathError:
-        raise
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno in (
-            errno.ENOSPC,
-            errno.EDQUOT,
-            errno.EMFILE,
-            errno.EIO,
-        ):
-            raise Fault("runtime", "box", "disk", f"{path}: {error.strerror}") from error
-        shown = path if len(path) <= 80 else f"{path[:60]}... ({len(os.fsencode(path))} bytes)"
-        raise PathError(f"{shown!r}: {error.strerror if isinstance(error, OSError) else error}") from error
 
 
 def _me() -> str:
