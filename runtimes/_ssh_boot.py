@@ -17,6 +17,11 @@ MODULES = (
     "hotswap.runtimes._ssh_far_ending",
     "hotswap.runtimes._ssh_far_files",
     "hotswap.runtimes._ssh_far_box",
+    "hotswap.runtimes._ssh_far_door",
+    "hotswap.runtimes._place",
+    "hotswap.runtimes._seccomp",
+    "hotswap.runtimes._supervisor",
+    "hotswap.runtimes._ssh_far_bwrap",
     "hotswap.runtimes._ssh_far",
 )
 """What is sent, each after what it imports."""
@@ -24,14 +29,15 @@ LOADER = """
 import sys, types
 for name in {packages!r}:
     sys.modules[name] = types.ModuleType(name)
-for name, source in {sources!r}:
+sys.modules["hotswap"].sources = dict({sources!r})
+for name, source in sys.modules["hotswap"].sources.items():
     module = sys.modules[name] = types.ModuleType(name)
     exec(compile(source, name, "exec"), module.__dict__)
 sys.modules[{place!r}].{function}({asked!r})
 """
 READS = "import sys; s = sys.stdin.buffer; exec(s.read(int(s.read(8))))"
 """The first program: it reads the second. No quote is in it, nor a backslash: it passes any login shell."""
-FITS = "import sys, _ctypes, fcntl, json, tarfile; sys.exit(sys.version_info < (3, 9))"
+FITS = "import sys, _ctypes, fcntl, json, tarfile; sys.exit(sys.version_info < (3, 10))"
 CACHE = "${XDG_CACHE_HOME:-$HOME/.cache}/hotswap/carried"
 """The cache folder on the far machine, as its shell reads it between double quotes."""
 NONE = "hotswap-no-python"

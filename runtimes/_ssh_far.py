@@ -5,7 +5,7 @@ It is two processes. The first only waits for the second, in whatever way that e
 boxes and removes their folders. The second hears the eval on standard input and hands frames on to the boxes' own
 supervisors and back. What a killed pair leaves is told by the mark in each folder, and removed by `clean`.
 
-Standard library only, for Python 3.9 and later: it is sent over the connection and not installed.
+Standard library only, for Python 3.10 and later: it is sent over the connection and not installed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from typing import Any
 from hotswap.processes.owner import lives, mark
 from hotswap.processes.warden import MARK_BASE, end_marked, remove_folder
 from hotswap.runtimes._ssh_far_box import Supervisor
+from hotswap.runtimes._ssh_far_bwrap import become as become_closed
+from hotswap.runtimes._ssh_far_bwrap import place, trial
+from hotswap.runtimes._ssh_far_door import Door
 from hotswap.runtimes._ssh_far_ending import set_mark
 from hotswap.runtimes._ssh_far_loop import READ, Loop, Outbox
 from hotswap.runtimes._ssh_frames import GREETING, REPLY, REQUEST, Frame, Frames, said
@@ -59,6 +62,11 @@ class FarBox:
     def __init__(self, folder: str, marks: tuple[int, int]) -> None:
         self.folder, self.marks = folder, marks
         self.frames = Frames()
+        self.door: Door | None = None
+        self.answer = 0
+        """The number of the request for this box, as long as it is not up."""
+        self.port = 0
+        """That of this machine's loopback that leads to the proxy."""
         self.line: socket.socket | None = None
         self.outbox: Outbox | None = None
 
@@ -108,7 +116,7 @@ class Far:
 
     # what is asked for
 
-    def do_open(self, number: int, asked: dict[str, Any]) -> None:  # noqa: ARG002
+    def do_open(self, number: int, asked: dict[str, Any]) -> None:
         """Make a box: its folders, and its supervisor."""
         first = self._first_mark + (number % (MARKS_OF_ALL // MARKS_OF_BOX)) * MARKS_OF_BOX
         folder = f"{self._root}/{PREFIX}{os.urandom(6).hex()}"
@@ -116,10 +124,17 @@ class Far:
             os.mkdir(folder, 0o700)
             with open(f"{folder}/{OWNER}", "w", encoding="ascii") as file:
                 file.write(f"{self._owner}\n{first} {first + MARKS_OF_BOX - 1}\n")
-            for name in ("workdir", "home", "tmp"):
-                os.mkdir(f"{folder}/{name}")
             self._boxes[number] = box = FarBox(folder, (first, first + MARKS_OF_BOX - 1))
-            self._begin(number, box)
+            if asked["inside"] == "bwrap":
+                box.answer, box.port = number, asked["port"]
+                made = place(folder, asked)
+                self._begin(number, box, lambda line, about: become_closed(made, line, about))
+                return
+            names = [f"{folder}/{name}" for name in ("workdir", "home", "tmp")]
+            for name in names:
+                os.mkdir(name)
+            given = {"workdir": names[0], "folders": names}
+            self._begin(number, box, lambda line, about: Supervisor(line, {**about, **given}).serve())
         except OSError as error:
             self._reply(number, fault=["box", f"cannot make a box in {self._root}: {error.strerror}"])
         else:
@@ -149,24 +164,32 @@ class Far:
         """End and remove what connections that are no more left here."""
         self._aside(number, lambda: clean(self._root))
 
-    def _begin(self, number: int, box: FarBox) -> None:
-        """Start the supervisor of a box: a copy of this process."""
+    def do_trial(self, number: int, asked: dict[str, Any]) -> None:  # noqa: ARG002
+        """Say what is in the way of closed boxes here."""
+        self._aside(number, trial)
+
+    def _begin(self, number: int, box: FarBox, become: Callable[[int, dict[str, Any]], None]) -> None:
+        """Start the supervisor of a box, from a copy of this process."""
         ours, theirs = socket.socketpair()
         if os.fork() == 0:
             for descriptor in (ours, *(each.line for each in self._boxes.values() if each.line)):
                 descriptor.close()
-            apart()
-            set_mark(box.marks[0])
-            adopt_orphans()
-            names = [f"{box.folder}/{name}" for name in ("workdir", "home", "tmp")]
-            about = {"box": number, "mark": box.marks[0], "last": box.marks[1]}
-            Supervisor(theirs.fileno(), {**about, "workdir": names[0], "folders": names}).serve()
+            try:
+                apart()
+                set_mark(box.marks[0])
+                adopt_orphans()
+                become(theirs.fileno(), {"box": number, "mark": box.marks[0], "last": box.marks[1]})
+            finally:
+                os._exit(1)
         theirs.close()
         box.line = ours
         box.outbox = Outbox(self._loop, ours.fileno(), lambda: self._from_box(number, box))
 
     def _from_box(self, number: int, box: FarBox) -> None:
-        """Hand on what a box says, in whole frames."""
+        """Hand on what a box says, in whole frames. One that is closed may lie: it speaks for itself alone."""
+        if box.answer:
+            self._arrived(box)
+            return
         try:
             data = os.read(box.line.fileno(), 1 << 18) if box.line else b""
         except BlockingIOError:
@@ -177,9 +200,28 @@ class Far:
             self._hang_up(box)
             self._say(said(REPLY, number, 0, {"fault": ["box_died", "the box ended while it was in use"]}))
         for frame in box.frames.feed(data):
-            self._say(frame.packed())
+            if frame.box == number:
+                self._say(frame.packed())
+
+    def _arrived(self, box: FarBox) -> None:
+        """Take the socket that a closed box hands out: it is up."""
+        number, box.answer = box.answer, 0
+        assert box.line is not None
+        heard, descriptors, _, _ = socket.recv_fds(box.line, 1, 1)
+        if not heard:
+            self._hang_up(box)
+            with open(f"{box.folder}/said", encoding="utf-8", errors="replace") as file:
+                last = (file.read().strip().splitlines() or ["it said nothing"])[-1]
+            self._reply(number, fault=["bwrap", f"bubblewrap could not make a box: {last}"])
+            return
+        if descriptors:
+            box.door = Door(self._loop, socket.socket(fileno=descriptors[0]), box.port)
+        self._reply(number, folder=box.folder, port=box.door.inside if box.door else box.port)
 
     def _hang_up(self, box: FarBox) -> None:
+        if box.door is not None:
+            box.door.close()
+            box.door = None
         if box.line is not None:
             self._loop.drop(box.line.fileno())
             box.line.close()

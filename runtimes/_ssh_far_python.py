@@ -26,7 +26,7 @@ async def connected(way: Way, root: str | None, say: Say) -> Link:
         return await _opened(way, root)
     except NoPython:
         message = f"runtime ssh: {way.host} has no Python, and the one that was carried there does not start"
-        raise UsageError(f"{message}; install python3 (3.9 or later) there") from None
+        raise UsageError(f"{message}; install python3 (3.10 or later) there") from None
 
 
 async def _opened(way: Way, root: str | None) -> Link:
@@ -42,7 +42,7 @@ def _hold_fits(way: Way, machine: str) -> None:
         raise UsageError(f"runtime ssh: {way.host} is {machine}; boxes are made on Linux machines alone")
     if machine != here:
         message = f"runtime ssh: {way.host} is {machine} and has no Python; this machine's ({here}) does not run there"
-        raise UsageError(f"{message}; install python3 (3.9 or later) there")
+        raise UsageError(f"{message}; install python3 (3.10 or later) there")
 
 
 async def _carry(way: Way, say: Say) -> None:
@@ -62,4 +62,4 @@ async def _carry(way: Way, say: Say) -> None:
     if result.exit != 0:
         last = (result.stderr.text.strip().splitlines() or ["it said nothing"])[-1]
         message = f"runtime ssh: a Python could not be carried to {way.host}: {last}"
-        raise UsageError(f"{message}; install python3 (3.9 or later) there")
+        raise UsageError(f"{message}; install python3 (3.10 or later) there")

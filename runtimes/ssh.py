@@ -7,7 +7,7 @@ import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hotswap.contracts.environment import Environment
 from hotswap.contracts.model import Say
@@ -22,6 +22,8 @@ from hotswap.runtimes._ssh_link import Link
 from hotswap.runtimes._ssh_words import Way
 from hotswap.runtimes._variables import check_named, environment, named
 
+HOME, WORKDIR, TMP = "/home/agent", "/workspace", "/tmp"
+"""The folders of a closed box."""
 LIMITS = ("cpus", "memory_mb", "storage_mb", "pids")
 
 
@@ -41,6 +43,8 @@ class Ssh(Runtime):
     """Of its sshd. None: as your ~/.ssh/config says, else 22."""
     config: Path | None = None
     """A configuration file for ssh in place of your ~/.ssh/config."""
+    inside: Literal["none", "bwrap"] = "none"
+    """How boxes are closed there. bwrap: by the bubblewrap of that machine, without a network; none: not at all."""
     options: tuple[str, ...] = ()
     """Further options of ssh, each as in its configuration file with an equals sign: IdentityFile=~/.ssh/work."""
     connect_s: float = 20.0
@@ -52,6 +56,8 @@ class Ssh(Runtime):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+        if self.inside == "bwrap":
+            self.closed, self.default_network = True, "closed"  # type: ignore[misc]
         self._link: Link | None = None
         self._opening = asyncio.Lock()
         self._users = 0
@@ -65,7 +71,7 @@ class Ssh(Runtime):
             raise UsageError(
                 f"runtime.ssh.host = {self.host!r}: expected a name, user@name, or a Host of ~/.ssh/config"
             )
-        if not Network.parse(self.network or "open").open:
+        if not self._holds(self.network or self.default_network):
             raise UsageError(
                 f"runtime.network = {self.network}: ssh cannot hold it; a box that closes is -r sandbox"
             )
@@ -88,13 +94,18 @@ class Ssh(Runtime):
         """Say what a folder of another machine cannot be: another file system, or closed."""
         if environment.image or environment.dockerfile:
             return "it is made for an image, which ssh cannot give: choose -r docker"
-        if environment.network is not None and not Network.parse(environment.network).open:
+        if environment.network is not None and not self._holds(environment.network):
             return f"it asks for network {environment.network}, which ssh cannot hold: choose -r sandbox"
         if environment.workdir is not None:
             return (
                 f"it is to work in {environment.workdir}; ssh works in a folder of its own: choose -r docker"
             )
         return None
+
+    def _holds(self, network: str) -> bool:
+        """Whether boxes can be kept to a network: open, or closed by bubblewrap. Lists of hosts are not held there."""
+        wanted = Network.parse(network)
+        return wanted.open or (self.inside == "bwrap" and not wanted.hosts)
 
     def handed(self) -> Mapping[str, str]:
         return dict(named(self.env))
@@ -122,7 +133,6 @@ class Ssh(Runtime):
         try:
             box = await self._open(link, needs)
             try:
-                box.furnish(await self._inside(link, box, needs))
                 yield box
             finally:
                 await carry_through(box.close())
@@ -150,9 +160,18 @@ class Ssh(Runtime):
                     await self._link.close()
                 self._carrying.clear()
                 self._link = None
-                self._link = await connected(self._way, self.root, self._say)
+                self._link = await self._connected()
             self._users += 1
             return self._link
+
+    async def _connected(self) -> Link:
+        """Get a new connection, to a machine where boxes can be made as they are wanted."""
+        link = await connected(self._way, self.root, self._say)
+        lacks = (await link.ask(0, "trial")).get("lacks") if self.inside == "bwrap" else None
+        if lacks:
+            await link.close()
+            raise Fault("runtime", "box", "bwrap", f"{self.host} has no closed boxes: {lacks}")
+        return link
 
     async def _release(self) -> None:
         self._users -= 1
@@ -161,38 +180,46 @@ class Ssh(Runtime):
             await link.close()
 
     async def _open(self, link: Link, needs: Needs) -> FarBox:
-        asked = needs.environment
-        if asked.user not in (None, link.about["user"]):
-            message = f"it is to run as {asked.user}; {self.host} runs everything as {link.about['user']}"
+        asked, user = needs.environment, link.about["user"]
+        if asked.user not in (None, user):
+            message = f"it is to run as {asked.user}; {self.host} runs everything as {user}"
             raise Fault("taskset", "box", "user", message)
-        number = link.next_number()
-        answer = await link.ask(0, "open", number)
-        not_held = tuple(name for name in LIMITS if getattr(asked, name) is not None)
-        return FarBox(link, number, answer["folder"], Made(not_enforced=not_held))
-
-    async def _inside(self, link: Link, box: FarBox, needs: Needs) -> Inside:
-        gate = needs.gate
         port, *places = await asyncio.gather(
-            link.forwarded(gate.host, gate.port), *(self._carried(link, path) for path in needs.mounts)
+            link.forwarded(needs.gate.host, needs.gate.port),
+            *(self._carried(link, path) for path in needs.mounts),
         )
-        folder = box.folder
+        number = link.next_number()
+        given = {"inside": self.inside, "open": needs.network.open, "port": port, "user": user}
+        try:
+            answer = await link.ask(0, "open", number, mounts=places, **given)
+        except BaseException:
+            if link.whole:
+                await carry_through(link.ask(0, "close", box=number, keep=False))
+            raise
+        not_held = tuple(name for name in LIMITS if getattr(asked, name) is not None)
+        box = FarBox(link, number, answer["folder"], Made(not_enforced=not_held))
+        url = f"http://127.0.0.1:{answer.get('port', port)}"
+        places_by_mount = dict(zip(needs.mounts, map(str, places), strict=True))
+        box.furnish(self._inside(link, answer["folder"], asked, url, places_by_mount))
+        return box
+
+    def _inside(
+        self, link: Link, folder: str, asked: Environment, url: str, places: Mapping[Path, str]
+    ) -> Inside:
+        workdir, home, temporary = (f"{folder}/{name}" for name in ("workdir", "home", "tmp"))
+        if self.inside == "bwrap":
+            workdir, home, temporary = WORKDIR, HOME, TMP
         env = {
             **link.about["env"],
             **environment(),
             **dict(named(self.env)),
-            "HOME": f"{folder}/home",
-            "TMPDIR": f"{folder}/tmp",
+            "HOME": home,
+            "TMPDIR": temporary,
             "USER": link.about["user"],
-            "GIT_CEILING_DIRECTORIES": folder,
-            **needs.environment.env,
+            "GIT_CEILING_DIRECTORIES": str(Path(workdir).parent),
+            **asked.env,
         }
-        return Inside(
-            workdir=f"{folder}/workdir",
-            home=f"{folder}/home",
-            url=f"http://127.0.0.1:{port}",
-            env=env,
-            places=dict(zip(needs.mounts, map(str, places), strict=True)),
-        )
+        return Inside(workdir, home, url, env, places)
 
     async def _carried(self, link: Link, path: Path) -> str:
         """Get where a mount is found there; carried once for each connection, whoever asks first."""
