@@ -777,6 +777,16 @@ def test_a_program_that_goes_back_and_asks_otherwise_has_shortened_nothing() -> 
     assert play.ends == [("main", "done"), ("main", "I cannot do that " * 9)]
 
 
+def test_what_is_asked_again_from_early_on_has_shortened_nothing_though_it_quotes_what_was_said() -> None:
+    play, sent = Play(), [system("Code."), user("mend")]
+    play.call(sent, model("the parser first"), tools=True)
+    play.call([*sent, model("the parser first"), user("on")], model("half"), tools=True)
+    play.call(sent, model("the tests first"), tools=True)
+    quoted = user("You said:\nthe parser first")
+    play.call([*sent, model("the tests first"), quoted], model("done"), tools=True)
+    assert play.ends == [("main", "done"), ("main", "half")]
+
+
 def test_another_task_under_the_same_system_prompt_has_shortened_nothing() -> None:
     play = Play()
     for number in range(3):
