@@ -21,6 +21,8 @@ PREFIX = "hotswap-"
 PERIOD_US = 100_000
 CONTROLLERS = {"cpus": "cpu", "memory_mb": "memory", "pids": "pids"}
 """What each limit is held by."""
+YOUNG_S = 60.0
+"""A group that is younger may be that of a box that is just being made."""
 REMOVE_S = 2.0
 """The kernel lets go of a group a moment after its last process."""
 
@@ -69,11 +71,12 @@ def make_group(name: str, asked: Environment, root: Path = ROOT, own: Path = OWN
 
 
 def groups_left(root: Path = ROOT) -> Iterator[Path]:
-    """Find groups of boxes of ours that hold no process any more."""
+    """Find groups of boxes that hold no process any more, and did not come to be just now."""
     for folder, below, _ in os.walk(root):
         for name in below:
-            if name.startswith(PREFIX) and not _processes(Path(folder, name)):
-                yield Path(folder, name)
+            found = Path(folder, name)
+            if name.startswith(PREFIX) and not _words(found / "cgroup.procs") and _age_s(found) > YOUNG_S:
+                yield found
 
 
 def _places(controller: str, root: Path, own: Path) -> Iterator[tuple[Path, int]]:
@@ -117,8 +120,11 @@ def _words(file: Path) -> list[str]:
         return []
 
 
-def _processes(folder: Path) -> bool:
-    return bool(_words(folder / "cgroup.procs"))
+def _age_s(folder: Path) -> float:
+    try:
+        return time.time() - folder.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def removed(folder: Path) -> bool:

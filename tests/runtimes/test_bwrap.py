@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -25,7 +26,7 @@ from hotswap.contracts.environment import Environment
 from hotswap.contracts.network import CLOSED, OPEN, Network
 from hotswap.contracts.runtime import Box, Command, File, Gate, Kept, Needs, PathError, Process, Result
 from hotswap.errors import Fault, UsageError
-from hotswap.runtimes._cgroups import make_group
+from hotswap.runtimes._cgroups import groups_left, make_group
 from hotswap.runtimes.bwrap import Bwrap
 
 ROOT = Path(__file__).parent.parent.parent
@@ -436,6 +437,16 @@ def test_a_group_of_version_2_is_made_below_the_nearest_that_hands_its_controlle
     }
 
 
+def test_groups_that_killed_runs_left_are_found_and_no_others(tmp_path: Path) -> None:
+    for name, pids, age_s in (("left", "", 100), ("used", "4711", 100), ("young", "", 0)):
+        folder = tmp_path / "pids" / f"hotswap-{name}"
+        folder.mkdir(parents=True)
+        (folder / "cgroup.procs").write_text(pids)
+        os.utime(folder, (time.time() - age_s,) * 2)
+    (tmp_path / "pids" / "others").mkdir()
+    assert list(groups_left(tmp_path)) == [tmp_path / "pids" / "hotswap-left"]
+
+
 def test_what_no_group_can_hold_is_not_held(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("0::/\n")
@@ -604,7 +615,7 @@ import asyncio, os, sys
 sys.path[:0] = sys.argv[1:]
 from hotswap.contracts.network import CLOSED
 from hotswap.contracts.runtime import Command, File, Gate, Needs
-from hotswap.runtimes._cgroups import make_group
+from hotswap.runtimes._cgroups import groups_left, make_group
 from hotswap.runtimes.bwrap import Bwrap
 
 async def accept(listener):
@@ -667,6 +678,24 @@ def test_a_run_gives_the_same_trace_as_on_the_local_runtime(tmp_path: Path) -> N
         network = {trace["box"]["network"] for trace in done.traces}
         assert network == {"closed" if name == "bwrap" else "open"}
     assert traces["local"] == traces["bwrap"]
+
+
+def test_a_run_in_an_images_file_system_brings_its_program_along(tmp_path: Path) -> None:
+    rootfs = image(tmp_path / "image")
+    with Provider(lambda request: say("Paris")) as provider:
+        words = (
+            "-m",
+            f"scripted@{provider.url}",
+            "-n",
+            "1",
+            "-r",
+            "bwrap",
+            "--runtime.bwrap.rootfs",
+            str(rootfs),
+        )
+        done = evaluate(tmp_path, "capitals", *words)
+    assert (done.code, done.traces[0]["error"]) == (0, None), done.stderr
+    assert done.traces[0]["answer"] == "Paris"
 
 
 def plain(trace: dict[str, Any]) -> dict[str, Any]:
