@@ -11,7 +11,7 @@ from hotswap.contracts.model import Prices
 from hotswap.limits import Budget, Limits, cost
 from hotswap.messages import Answer, Usage
 from hotswap.proxy.call import Talk
-from hotswap.trace import CallRecord
+from hotswap.trace import CallRecord, CallTry
 
 
 class Account:
@@ -26,6 +26,10 @@ class Account:
         self._budget = budget
         self._prices = prices
         self._spent_usd = 0.0
+        self._due: set[int] = set()
+        """Calls, by their records' `id`, whose last try may be billed and is not paid for yet."""
+        self._missed: set[int] = set()
+        """Calls with an earlier try that may be billed and of which no count came."""
         self._turns: Counter[Talk] = Counter()
         self._busy: Counter[Talk] = Counter()
         """Calls that are being answered."""
@@ -64,6 +68,12 @@ class Account:
         self._turns[talk] += more
         self.turns += more if talk.kind == "main" else 0
 
+    def note(self, record: CallRecord, tried: CallTry) -> None:
+        """Note a request to the provider; what it used is told before the next one."""
+        if id(record) in self._due:
+            self._missed.add(id(record))
+        (self._due.add if _may_be_billed(tried) else self._due.discard)(id(record))
+
     def spend(self, record: CallRecord, answer: Answer) -> None:
         """Add what an answer used to its call, to the session and to the run."""
         spent = 0.0 if record.replayed else cost(answer.usage, self._prices)
@@ -71,26 +81,34 @@ class Account:
         if spent is not None:
             record.cost_usd = (record.cost_usd or 0.0) + spent
             self._spent_usd += spent
+            self._due.discard(id(record))
         self.usage = self.usage + answer.usage
         if self._budget is not None:
             self._budget.spend(answer.usage, spent)
+
+    @property
+    def is_free(self) -> bool:
+        return self._prices is not None and self._prices.free
 
     def total_usd(self, records: Sequence[CallRecord]) -> float | None:
         """Get what all calls cost together; null where that of one which may have been billed is not known."""
         if not records:
             return None
-        if self._prices is not None and self._prices.free:  # a call that was broken off, too
+        if self.is_free:  # a call that was broken off, too
             return self._spent_usd
-        if any(record.cost_usd is None and _may_be_billed(record) for record in records):
+        if any(self.is_unknown(record) for record in records):
             return None
         known = self._prices is not None or all(record.replayed for record in records)
         return self._spent_usd if known else None
 
+    def is_unknown(self, record: CallRecord) -> bool:
+        """Whether a call has a try that may be billed and of which no count came."""
+        if record.replayed:
+            return False
+        in_flight = record.error is None and record.cost_usd is None
+        return in_flight or id(record) in self._missed or id(record) in self._due
 
-def _may_be_billed(record: CallRecord) -> bool:
-    """Whether a provider may charge for a call: not where it refused it, was not asked, or could not be reached."""
-    if record.replayed:
-        return False
-    if record.error is None or record.error.type in ("abandoned", "timeout"):
-        return True
-    return any(one.status is not None and one.status < 400 for one in record.tries)
+
+def _may_be_billed(tried: CallTry) -> bool:
+    """Whether a provider may charge for it: not where it refused, or could not be reached."""
+    return tried.error in ("abandoned", "timeout") or (tried.status is not None and tried.status < 400)

@@ -28,8 +28,14 @@ class Delivery:
         """The answer is to be cut on purpose."""
         self.played: Played | None = None
         """The recorded answer that this one is; null where it is live."""
+        self._stream: Stream | None = None
         self._call = call
         self._ending = ending
+
+    @property
+    def so_far(self) -> Answer:
+        """What has come of a stream's answer; nothing where there is none."""
+        return self._stream.answer() if self._stream is not None else Answer()
 
     def mark(self, fault: str) -> None:
         """Note a misbehaviour; what was done to an earlier try of the call stays noted where there is none."""
@@ -63,16 +69,17 @@ class Delivery:
 
     async def stream(self, stream: Stream, status: int, started: float) -> web.StreamResponse:
         """Send a stream whose headers have gone, and end it as its source does."""
+        self._stream = stream
         while (ready := await stream.read()) is not None:
             if self.cuts and ready:
-                return await self._cut(status, ready, stream.answer())
+                return await self._cut_stream(stream, ready, status, started)
             if stream.ended:
                 self._conclude(stream, status, started)
             if ready:
                 await self.down.write(ready)
             self.down.arrived = self.down.arrived or stream.ended
         if self.cuts:
-            return await self._cut(status, stream.rest, stream.answer())
+            return await self._cut_stream(stream, stream.rest, status, started)
         answer = self._conclude(stream, status, started)
         if answer.error is not None and answer.error.type == "truncated":
             return await self.down.cut(stream.rest)  # never a normal end that the provider did not make
@@ -86,6 +93,12 @@ class Delivery:
             first = stream.first_byte_at
             self._ending.conclude(answer, first - self._call.opened if first else None)
         return answer
+
+    async def _cut_stream(
+        self, stream: Stream, ready: bytes, status: int, started: float
+    ) -> web.StreamResponse:
+        self._ending.tried(status, started, None)
+        return await self._cut(status, ready, stream.answer())
 
     async def _cut(self, status: int, body: bytes, answer: Answer) -> web.StreamResponse:
         """Send half of what there is, and break off."""

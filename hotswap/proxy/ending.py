@@ -19,6 +19,9 @@ class Ending:
         self._given: Verdict | None = None
         self._tries: list[tuple[int | None, str | None]] = []
         self._used = Usage()
+        self._asked: float | None = None
+        self.status: int | None = None
+        """Of the answer that has begun to come; null as long as none has."""
         self.verdict: Verdict | None = None
         """Null as long as there is none."""
 
@@ -29,8 +32,13 @@ class Ending:
         for status, kind in verdict.tries if verdict is not None else ():
             self._note(status, 0.0, None if kind is None else ProviderError(kind, ""))
 
+    def asked(self, started: float) -> None:
+        """A request goes to the provider, and none is open before it."""
+        self._asked, self.status = started, None
+
     def tried(self, status: int | None, started: float, error: ProviderError | None) -> None:
         """One request to the provider was answered, or was not."""
+        self._asked = None
         if self._given is None:
             self._note(status, time.monotonic() - started, error)
 
@@ -63,9 +71,15 @@ class Ending:
         if self._decide(Verdict("spoilt", status=status, usage=usage)):
             self._session.spoil(self._call, status, answer)
 
-    def abandon(self, why: str) -> None:
-        """The call was broken off from our side of the provider."""
-        if self._decide(Verdict("abandoned", why=why)):
+    def abandon(self, why: str, so_far: Answer | None = None) -> None:
+        """The call was broken off from our side of the provider. What it had come to is a try, and is paid."""
+        if self._asked is not None and self._call.busy:
+            self.tried(self.status, self._asked, ProviderError("abandoned", why))
+        used = (
+            self._given.usage if self._given is not None else so_far.usage if so_far is not None else Usage()
+        )
+        if self._decide(Verdict("abandoned", why=why, usage=used)):
+            self._session.pay(self._call, Answer(usage=used))
             self._session.abandon(self._call, why)
 
     def _decide(self, verdict: Verdict) -> bool:

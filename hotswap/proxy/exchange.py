@@ -69,6 +69,7 @@ class Exchange:
             response = await self._break_down(error, delivery)
         finally:
             down.stop_signs()
+            self._call.record.status = tape.status
             tape.verdict = self._ending.verdict
             self._session.keep(tape)
         if down.lost and not down.arrived and not tape.cut:
@@ -91,7 +92,7 @@ class Exchange:
         if not self._call.busy:
             self._session.lose(self._call, down.tape)
         else:
-            self._ending.abandon(_why(error))
+            self._ending.abandon(_why(error), delivery.so_far)
             if delivery.played is not None:
                 delivery.played.give_back()
         down.tape.cut = True
@@ -106,7 +107,7 @@ class Exchange:
         except TimeoutError:
             if not limit.expired():
                 raise
-        self._ending.abandon("the rollout's time was up")
+        self._ending.abandon("the rollout's time was up", delivery.so_far)
         self._session.refuse("seconds")
         return await delivery.error(400, "limit_reached", refusal("seconds"))
 
@@ -168,6 +169,8 @@ class Exchange:
         started = time.monotonic()
         try:
             played = await self._recorded()
+            if played is None:
+                self._ending.asked(started)
             incoming = played or await self._send()
         except NotRecorded as error:
             return self._failed(ProviderError("replay", str(error)), started)
@@ -175,6 +178,7 @@ class Exchange:
             return self._failed(error.error, started)
         except BROKEN as error:
             return self._failed(connection_error(error, self._policy.timeout_s), started)
+        self._ending.status = incoming.status
         try:
             if played is not None:
                 return await delivery.play(played, self._policy.timeout_s)

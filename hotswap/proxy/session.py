@@ -283,8 +283,9 @@ class Session:
     ) -> None:
         """Record one request to the provider."""
         if not self._closed:
-            call.record.status = status
-            call.record.tries.append(CallTry(status, duration_s, error.type if error else None))
+            tried = CallTry(status, duration_s, error.type if error else None)
+            call.record.tries.append(tried)
+            self._account.note(call.record, tried)
 
     async def close(self) -> None:
         """End the session: its secrets open nothing, what is in flight is cancelled, no more is added."""
@@ -311,6 +312,8 @@ class Session:
         trace.calls = list(calls)
         for record, kind in zip(calls, graph.kinds(calls), strict=True):
             record.kind = kind
+            if not self._account.is_free and self._account.is_unknown(record):
+                record.cost_usd = None
         trace.helpers = list(self._log.helpers)
         trace.usage = self.usage
         trace.cost_usd = self.cost_usd
