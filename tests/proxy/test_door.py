@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 from _kit.behind import Seat, awaited, behind
-from _kit.provider import say
+from _kit.provider import replace, say
 
 from hotswap.proxy import arrival, door
 
@@ -56,6 +57,38 @@ async def test_a_connection_between_two_calls_is_kept(monkeypatch: pytest.Monkey
         ports = len(seat.proxy._server.connections)
         await seat.ask("two")
         assert len(seat.proxy._server.connections) == ports
+
+
+@awaited
+async def test_the_time_for_headers_ends_with_them_however_long_the_answer_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(door, "HEADERS_S", 0.2)
+    held = threading.Event()
+    async with behind(replace(say("hi"), hold=held)) as seat:
+        body = b'{"messages": []}'
+        head = ASK % (seat.session.secret().encode(), len(body), b"Connection: close\r\n")
+        asking = await knock(seat, head[:20])
+        while not any(vars(one)["_timer"] for one in seat.proxy._server.connections):  # noqa: ASYNC110
+            await asyncio.sleep(0)  # nothing else tells that a part of a request has come
+        asking[1].write(head[20:] + body)
+        await seat.session.called.wait()
+        assert await said(await knock(seat, b"POST /")) == b""  # that time is over
+        held.set()
+        assert (await said(asking)).startswith(b"HTTP/1.1 200 ")
+
+
+@awaited
+async def test_programs_that_start_together_may_be_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "STRANGERS", 5)
+    monkeypatch.setattr(door, "STRANGER_S", 60.0)
+    async with behind(lambda _: say("hi")) as seat:
+        body = b'{"messages": []}'
+        head = ASK % (seat.session.secret().encode(), len(body), b"Connection: close\r\n")
+        opened = [await knock(seat) for _ in range(20)]
+        for _, writer in opened:
+            writer.write(head + body)
+        assert {(await said(each))[:12] for each in opened} == {b"HTTP/1.1 200"}
 
 
 @awaited
