@@ -72,8 +72,9 @@ def notes(summary: Summary) -> list[str]:
     if summary.cost_usd.unknown:
         said.append(f"The cost of {summary.cost_usd.unknown} of {summary.finished} rollouts is not known.")
     said += [f"{row.cell}: {note}." for row in summary.rows for note in row.notes]
-    if summary.chaos:
-        said.append(f"{misbehaviour(summary.chaos, summary.faults, summary.calls)}.")
+    if summary.chaos or summary.faults:
+        what = summary.chaos or "as it was recorded"
+        said.append(f"{misbehaviour(what, summary.faults, summary.calls)}.")
     if summary.masked:
         said.append(f"{summary.masked} secrets were masked in the traces.")
     return said

@@ -168,7 +168,7 @@ class CallRecord:
 
 @dataclass
 class HelperRecord:
-    """A request of the program that was no turn: a token counter, a list of models, a route that nobody knows."""
+    """A request of the program that was no turn: a token counter, a route that nobody knows."""
 
     method: str
     path: str

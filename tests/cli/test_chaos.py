@@ -80,3 +80,13 @@ def test_an_error_that_was_put_in_says_its_status_once(tmp_path: Path) -> None:
         done = evaluate(tmp_path, *words)
     assert done.stdout.count("put in on purpose") == 1
     assert "HTTP 500: HTTP 500" not in done.stdout
+
+
+def test_the_tables_of_a_replay_say_that_its_faults_were_put_in(tmp_path: Path) -> None:
+    with Provider(lambda _: say("x")) as provider:
+        words = ("reverse_text", "-n", "1", "--chaos", "500:1", "-m", f"scripted@{provider.url}")
+        evaluate(tmp_path, *words, "--output", "spoilt")
+    again = evaluate(tmp_path, "reverse_text", "-n", "1", "-m", "replay:spoilt")
+    hit = again.metrics["total"]["faults"]
+    assert hit > 0
+    assert f"Misbehaviour on purpose: as it was recorded; {hit} of {hit} calls were hit." in again.stdout
