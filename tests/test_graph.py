@@ -871,6 +871,15 @@ def test_another_agent_that_the_work_is_handed_to_goes_on_with_it() -> None:
     assert (play.main[-1], play.kinds, play.turns(call)) == ("done", ["main", "main"], 2)
 
 
+def test_who_carries_out_a_plan_with_tools_does_the_work() -> None:
+    play, plan = Play(), model("first the parser")
+    play.call([system("You make plans."), user("mend")], plan)
+    sent = [system("Do what was planned."), user("mend"), plan, user("go")]
+    play.call(sent, model(None, run()), tools=True)
+    play.call([*sent, model(None, run()), result("ok")], model("done"), tools=True)
+    assert (play.main[-1], play.kinds) == ("done", ["side", "main", "main"])
+
+
 def test_a_system_prompt_with_a_part_that_changes_is_the_same_without_tools_too() -> None:
     play, history = Play(), [user("mend")]
     for turn in range(4):

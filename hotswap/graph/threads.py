@@ -204,7 +204,7 @@ class Threads:
         if echo is None or (old := self.all[echo.thread]).secret != new.secret:
             return None
         alike = old.system == new.system or self._alike(old.system, new.system)
-        new.about = echo.final and not alike and not (old.tools and old.tools <= new.tools)
+        new.about = echo.final and not alike and not (new.tools and old.tools <= new.tools)
         goes_on = alike or (old.tools and new.tools and not new.about)
         return old.conversation if goes_on and old.model == new.model else None
 
