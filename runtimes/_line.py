@@ -9,7 +9,8 @@ import re
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Literal
+from types import CodeType
+from typing import Any, Literal
 
 from hotswap.contracts.runtime import Command
 from hotswap.errors import Fault
@@ -22,6 +23,8 @@ ANSWER_S = 40.0
 """A first process that says nothing for so long, where it is asked, is held to be dead: it answers in 21 s at most."""
 LONGEST_MESSAGE = 256
 ALL = 0
+First = tuple[CodeType, Any]
+"""Code that a new process executes before it becomes its program, and what that finds as `given`."""
 MESSAGE = re.compile(rb"(up|began|refused|exit|ended)(?: (\d{1,18}))?(?: (-?\d{1,18}))?")
 
 
@@ -101,9 +104,12 @@ class Line:
         self._theirs.close()
         await self._answer(self._up)
 
-    async def start(self, command: Command, env: Mapping[str, str], cwd: str) -> Entered:
-        """Start a command. Raises ValueError where a word cannot be one, and Fault."""
-        order = encoded(command.argv, env, cwd)
+    async def start(
+        self, command: Command, env: Mapping[str, str], cwd: str, first: First | None = None
+    ) -> Entered:
+        """Start a command, whose process executes `first` before. Raises ValueError where a word cannot be one, and
+        Fault."""
+        order = encoded(command.argv, env, cwd, first)
         self._count += 1
         entered, pipes = Entered(self, self._count), Pipes()
         try:
@@ -218,13 +224,13 @@ class Line:
             answer.set_result(number)
 
 
-def encoded(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> bytes:
+def encoded(argv: Sequence[str], env: Mapping[str, str], cwd: str, first: First | None = None) -> bytes:
     """Get an order as the first process reads it. Raises ValueError where a word cannot be one."""
     variables = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
     words = [os.fsencode(word) for word in argv]
     if not words:
         raise ValueError("no program was named")
-    return marshal.dumps((words, variables, os.fsencode(cwd)))
+    return marshal.dumps((words, variables, os.fsencode(cwd), *(first or ())))
 
 
 def died(detail: str | None = None) -> Fault:

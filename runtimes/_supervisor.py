@@ -4,7 +4,8 @@
 Run as a program of its own, `python -I -S`, with one socket to the eval (SOCK_SEQPACKET). The eval sends, with
 descriptors beside:
 
-    start TOKEN MARK    the order (a memfd with marshalled argv, environment, directory), stdout, stderr[, stdin]
+    start TOKEN MARK    the order (a memfd with marshalled argv, environment, directory), stdout, stderr[, stdin];
+                        code in the order and what it is given are executed in the new process before its program
     end TOKEN MARK      end what came of the start with that mark: TERM, after a grace KILL
     end TOKEN 0         end everything in the box
 
@@ -175,7 +176,9 @@ def become(order: int, mark: int, streams: list[int]) -> None:
         for number in RESET:
             _signal.signal(number, _signal.SIG_DFL)
         set_mark(mark)
-        argv, environment, cwd = marshal.loads(read_all(order))
+        argv, environment, cwd, *first = marshal.loads(read_all(order))
+        if first:
+            exec(first[0], {"given": first[1]})
         code = execute(argv, environment, cwd)
     finally:
         os._exit(code)

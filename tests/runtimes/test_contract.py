@@ -10,6 +10,7 @@ import inspect
 import json
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -568,16 +569,19 @@ def test_two_closed_boxes_cannot_reach_each_other(runtime: Runtime) -> None:
 
 
 def test_a_box_that_dies_under_the_program_is_noticed_and_blamed_on_the_runtime(runtime: Runtime) -> None:
-    """What of ours holds the box is killed: its own process where there is one, a connection where it is elsewhere."""
+    """What of ours holds the box is killed: its own process or container, a connection where it is elsewhere."""
     if type(runtime).__name__ == "Local":
         return  # a folder: there is nothing that could die
 
     others = set(psutil.Process().children(recursive=True))
 
     async def play() -> None:
-        async with opened(runtime) as box:
+        rollout = os.urandom(6).hex()
+        async with opened(runtime, rollout=rollout) as box:
             running = await box.start(Command(argv=("sh", "-c", "echo ready; sleep 1000")))
             assert await line(running) == "ready"
+            if type(runtime).__name__ == "Docker":
+                kill_containers(rollout)
             kill(set(psutil.Process().children(recursive=True)) - others)
             with pytest.raises(Fault) as fault:
                 await asyncio.wait_for(running.wait(), 60)
@@ -589,6 +593,13 @@ def test_a_box_that_dies_under_the_program_is_noticed_and_blamed_on_the_runtime(
 
     with suppress(Fault):  # a runtime may say that something stayed where it cannot reach it any more
         asyncio.run(play())
+
+
+def kill_containers(rollout: str) -> None:
+    names = subprocess.check_output(
+        ["docker", "ps", "-q", "--filter", f"label=hotswap.rollout={rollout}"], text=True
+    )
+    subprocess.run(["docker", "kill", *names.split()], check=True, capture_output=True)
 
 
 def kill(processes: Iterable[psutil.Process]) -> None:
