@@ -213,8 +213,10 @@ async def test_the_working_directory_is_the_boxs_unless_another_is_named(box: Bo
 
 @in_box
 async def test_home_and_the_folder_for_temporary_files_are_the_boxs_own_and_can_be_written(box: Box) -> None:
-    assert await said(box, 'echo "$HOME"; touch "$HOME/x" "${TMPDIR:-/tmp}/x"') == f"{box.home}\n"
-    assert box.home != str(Path.home())
+    name = f"hotswap-{os.urandom(6).hex()}"
+    script = 'echo "$HOME"; touch "$HOME/$NAME" "${TMPDIR:-/tmp}/$NAME"'
+    assert await said(box, script, env={"NAME": name}) == f"{box.home}\n"
+    assert not (Path.home() / name).exists()
     assert not Path(box.home).is_relative_to(box.workdir)
 
 
