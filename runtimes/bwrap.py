@@ -22,8 +22,9 @@ from hotswap.provision import portable_python
 from hotswap.provision.bundles import Bundle
 from hotswap.runtimes._bwrap_box import BwrapBox, Plan
 from hotswap.runtimes._cgroups import groups_left, make_group, removed
+from hotswap.runtimes._etc import User, etc_folder, kept_folder
 from hotswap.runtimes._folders import clean_folders, folder_of_boxes, make_folder, remove_for_certain, usable
-from hotswap.runtimes._place import NAMESPACES, SYSTEM, Place, User, hardening
+from hotswap.runtimes._place import NAMESPACES, SYSTEM, Place, hardening
 from hotswap.runtimes._tree import can_hold
 from hotswap.runtimes._variables import check_named, environment, named
 
@@ -87,6 +88,7 @@ class Bwrap(Runtime):
             raise UsageError(
                 f"runtime.bwrap.rootfs: {self.rootfs} is no root file system: it has neither bin nor usr"
             )
+        kept_folder()
         _try_out()
 
     def refuses(self, environment: Environment) -> str | None:
@@ -149,12 +151,14 @@ class Bwrap(Runtime):
         """Make the folders of a box, and decide how it is to look."""
         asked = needs.environment
         workdir = os.path.normpath(asked.workdir or WORKDIR)
+        user = self._user(asked)
         place = Place(
             folder=folder,
+            etc=etc_folder(user, HOME, open_network=needs.network.open),
             own=tuple(dict.fromkeys((HOME, TMP, workdir))),
             workdir=workdir,
             home=HOME,
-            user=self._user(asked),
+            user=user,
             mounts=(*needs.mounts, *self._own_mounts),
             rootfs=self._image,
             open_network=needs.network.open,

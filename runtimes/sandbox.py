@@ -17,7 +17,7 @@ from hotswap.errors import UsageError
 
 CANDIDATES = ("bwrap", "docker")
 """The runtimes that close a box on this machine, the best first."""
-ELSEWHERE = '[runtime.sandbox] use = "ssh", options = {host = "user@host"}'
+ELSEWHERE = '[runtime.sandbox] use = "ssh", options = {host = "user@host", inside = "bwrap"}'
 
 
 class Sandbox(Runtime):
@@ -32,7 +32,7 @@ class Sandbox(Runtime):
     use: str | None = None
     """The runtime that makes the boxes, such as ssh for another machine. None: bwrap, where it is missing docker."""
     options: dict[str, Any] = {}
-    """Settings of the runtime named by `use`, such as {"host": "user@host"}."""
+    """Settings of the runtime named by `use`, such as {"host": "user@host", "inside": "bwrap"}."""
 
     def check(self) -> None:
         if self.options and self.use is None:
@@ -42,6 +42,10 @@ class Sandbox(Runtime):
                 f"runtime.sandbox.use = {self.use}: it is no closed box; choose {' or '.join(CANDIDATES)}"
             )
         self.inner.check()
+        if not self.inner.closed:
+            raise UsageError(
+                f"runtime.sandbox.use = {self.use}: its boxes are not closed; ssh closes them as in {ELSEWHERE}"
+            )
 
     @cached_property
     def name(self) -> str:

@@ -4,6 +4,7 @@ Everything is in one cache folder: `HOTSWAP_CACHE`, else `hotswap` in the user's
 deleted whenever no run is going on.
 
     scripts/NAME-KEY/NAME.pyc    a script that needs nothing, compiled
+    etc/KEY/                     what closed boxes see as /etc
     envs/NAME-KEY/               a script's environment, made by uv
     wheels/NAME-KEY/             packages for one purpose, to be put on a Python path
     portable/NAME-KEY/           a program with its libraries, to be mounted in a box that has none

@@ -650,10 +650,11 @@ def test_no_root_is_needed(tmp_path: Path) -> None:
         shutil.copytree(ROOT / "runtimes", f"{folder}/hotswap/runtimes")
         Path(folder).chmod(0o755)
         become = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+        Path(folder, "cache").mkdir()
+        Path(folder, "cache").chmod(0o777)
+        env = {"PATH": os.defpath, "HOTSWAP_CACHE": f"{folder}/cache"}
         argv = [*become, python, "-I", "-c", AS_NOBODY, folder]
-        done = subprocess.run(
-            argv, capture_output=True, text=True, cwd="/", env={"PATH": os.defpath}, check=False
-        )
+        done = subprocess.run(argv, capture_output=True, text=True, cwd="/", env=env, check=False)
     assert done.stderr == ""
     assert done.stdout == "65534 agent\ncontent b'proxy'\n ['file', 'made'] True\n"
 
