@@ -149,7 +149,7 @@ class DockerBox(Box):
             about = await self._engine.call(lambda client: client.inspect_container(self._id), "inspecting")
             if not about["State"]["Running"]:
                 said = await self._engine.call(lambda client: client.logs(self._id, tail=20), "logs")
-                return str(about["State"].get("Error") or "") + said.decode("utf-8", "replace")
+                return f"{about['State'].get('Error') or ''}{said.decode('utf-8', 'replace')}"
 
     async def _furnish(self) -> None:
         """Find the user, make the folders, and let the image's entrypoint do its part."""

@@ -6,7 +6,9 @@ there one end of the line, and serves it. When the eval hangs up, in whatever wa
 it the container. One that is kept stays: a file says so.
 """
 
-import _signal
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
 import _socket
 import marshal
 import os
@@ -15,7 +17,7 @@ import sys
 FOLDER = "/run/hotswap"
 
 
-def stay():
+def stay() -> None:
     """Bury the dead for as long as the container is looked at."""
     _signal.signal(_signal.SIGTERM, lambda _number, _frame: os._exit(0))
     while True:
@@ -25,7 +27,7 @@ def stay():
             _signal.sigtimedwait([_signal.SIGCHLD], 1)
 
 
-def taken():
+def taken() -> int | None:
     """Take our end of the line; null where nobody hands one in, as in a container that is started once more."""
     way = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
@@ -38,20 +40,21 @@ def taken():
         way.close()
 
 
-def main():
+def main() -> None:
     control = taken()
     if control is not None:
         with open(FOLDER + "/supervisor", "rb") as file:
-            space = {"__name__": "supervisor"}
+            space: dict[str, object] = {"__name__": "supervisor"}
             exec(marshal.load(file), space)
-        space["withdraw"]()
+        space["withdraw"]()  # type: ignore[operator]
         os.umask(0o022)
         program, *sys.argv[1:] = sys.argv[1:]
         exec(program, {})
-        space["Supervisor"](control).serve()
+        space["Supervisor"](control).serve()  # type: ignore[operator]
     if os.path.exists(FOLDER + "/keep"):
         stay()
     os._exit(0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -151,4 +151,6 @@ def answer(value: Any) -> None:
     os._exit(0)
 
 
-globals()[globals()["given"][0]](*globals()["given"][1])
+if "given" in globals():
+    name, arguments = globals()["given"]
+    globals()[name](*arguments)
