@@ -18,9 +18,7 @@ MODULES = (
     "hotswap.runtimes._ssh_far_files",
     "hotswap.runtimes._ssh_far_box",
     "hotswap.runtimes._ssh_far_door",
-    "hotswap.runtimes._place",
     "hotswap.runtimes._seccomp",
-    "hotswap.runtimes._supervisor",
     "hotswap.runtimes._ssh_far_bwrap",
     "hotswap.runtimes._ssh_far",
 )

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH102, PTH110, PTH111, PTH123, PTH207
+# ruff: noqa: PTH102, PTH110, PTH111, PTH112, PTH123, PTH207
 """The program on the far machine: one for each connection. It makes boxes, and removes them when the connection ends.
 
 It is two processes. The first only waits for the second, in whatever way that ends, and then ends all that came of its
@@ -128,7 +128,7 @@ class Far:
             if asked["inside"] == "bwrap":
                 box.answer, box.port = number, asked["port"]
                 made = place(folder, asked)
-                self._begin(number, box, lambda line, about: become_closed(made, line, about))
+                self._begin(number, box, lambda line, about: become_closed(folder, made, line, about))
                 return
             names = [f"{folder}/{name}" for name in ("workdir", "home", "tmp")]
             for name in names:
@@ -311,6 +311,7 @@ def _about(root: str) -> dict[str, Any]:
     return {
         "user": pwd.getpwuid(os.getuid()).pw_name,
         "root": root,
+        "writable": os.path.isdir(root) and os.access(root, os.W_OK | os.X_OK),
         "cache": f"{cache}/hotswap/carried",
         "env": passed,
         "machine": platform.machine(),

@@ -167,10 +167,14 @@ class Ssh(Runtime):
     async def _connected(self) -> Link:
         """Get a new connection, to a machine where boxes can be made as they are wanted."""
         link = await connected(self._way, self.root, self._say)
-        lacks = (await link.ask(0, "trial")).get("lacks") if self.inside == "bwrap" else None
+        lacks = None
+        if not link.about["writable"]:
+            lacks = f"cannot make boxes in {link.about['root']} on {self.host}; name a folder there by runtime.ssh.root"
+        elif self.inside == "bwrap" and (why := (await link.ask(0, "trial")).get("lacks")):
+            lacks = f"{self.host} has no closed boxes: {why}"
         if lacks:
             await link.close()
-            raise Fault("runtime", "box", "bwrap", f"{self.host} has no closed boxes: {lacks}")
+            raise Fault("runtime", "box", "no_boxes", lacks)
         return link
 
     async def _release(self) -> None:

@@ -119,6 +119,10 @@ def test_a_machine_that_does_not_listen_is_refused(sshd: Sshd) -> None:
     assert "nothing listens there" in refused(ssh)
 
 
+def test_a_folder_there_that_boxes_cannot_be_made_in_is_refused(sshd: Sshd) -> None:
+    assert "cannot make boxes in /no/such on far" in refused(runtime(sshd, root="/no/such"))
+
+
 def test_an_option_that_ssh_does_not_know_is_refused(sshd: Sshd) -> None:
     assert "ssh does not know an option" in refused(runtime(sshd, options=("NoSuch=yes",)))
 

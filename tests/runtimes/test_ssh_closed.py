@@ -17,6 +17,7 @@ from _kit.sshd import SSHD, Sshd
 from hotswap.contracts.environment import Environment
 from hotswap.contracts.runtime import Box, Command, File
 from hotswap.errors import Fault, UsageError
+from hotswap.runtimes.sandbox import Sandbox
 from hotswap.runtimes.ssh import Ssh
 
 pytestmark = pytest.mark.skipif(
@@ -166,6 +167,20 @@ def test_what_it_holds_and_what_it_does_not_is_said_before_a_run(sshd: Sshd) -> 
         Ssh(**sshd.settings, inside="bwrap", network="pypi.org").check()
     with pytest.raises(UsageError, match="inside"):
         Ssh(**sshd.settings, inside="docker")
+
+
+def test_the_sandbox_can_be_a_closed_box_of_another_machine_and_never_an_open_one(sshd: Sshd) -> None:
+    with pytest.raises(UsageError, match=r"use = ssh: its boxes are not closed.*inside"):
+        Sandbox(use="ssh", options=sshd.settings).check()
+    sandbox = Sandbox(use="ssh", options={**sshd.settings, "inside": "bwrap"})
+    sandbox.check()
+
+    async def play() -> None:
+        async with opened(sandbox) as box:
+            assert box.made.runtime == "ssh"
+            assert await said(box, "pwd") == "/workspace\n"
+
+    asyncio.run(play())
 
 
 def test_a_machine_without_bubblewrap_is_refused_before_a_run(tmp_path: Path) -> None:
