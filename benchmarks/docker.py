@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from _measure import table
 
@@ -29,6 +30,9 @@ COMMAND = ("sh", "-c", "echo done")
 
 
 def main() -> int:
+    sys.path.remove(
+        str(Path(__file__).resolve().parent)
+    )  # where `docker` would be this file, and not the SDK
     image = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("HOTSWAP_TEST_IMAGE", Docker().image)
     return asyncio.run(compare(Docker(image=image)))
 

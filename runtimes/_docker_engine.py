@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import os
 import platform
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -38,6 +39,7 @@ class Engine:
             raise UsageError(
                 f"runtime docker: no engine answers at {shown} ({_brief(error)}); {REMEDY}"
             ) from None
+        weakref.finalize(self, _close, client, self._threads)
         return client
 
     def check(self) -> None:
@@ -65,6 +67,11 @@ class Engine:
 
     async def threaded(self, act: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, act)
+
+
+def _close(client: Any, threads: ThreadPoolExecutor) -> None:
+    threads.shutdown(wait=False)
+    client.close()
 
 
 def host() -> str | None:

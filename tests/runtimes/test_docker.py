@@ -152,7 +152,8 @@ async def test_an_image_that_contains_nothing_is_built_once_and_works(empty: Pat
 
 def test_a_program_runs_in_an_image_that_contains_nothing(empty: Path, tmp_path: Path) -> None:
     (tmp_path / "tasks.py").write_text(
-        "from hotswap import Environment, Task, Taskset, reward\n"
+        "from hotswap import Task, Taskset, reward\n"
+        "from hotswap.contracts.environment import Environment\n"
         "class Tasks(Taskset):\n"
         "    def load(self):\n"
         f"        asked = Environment(dockerfile={str(empty)!r}, network='closed')\n"
@@ -222,6 +223,69 @@ def test_a_setting_that_cannot_work_is_refused(settings: dict[str, Any]) -> None
         Docker(**settings).check()
 
 
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[str]:
+    """Debian's registry, on loopback; get its address."""
+    if shutil.which("docker-registry") is None:
+        pytest.skip("there is no docker-registry (apt-get install docker-registry)")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    (tmp_path / "registry.yml").write_text(
+        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {tmp_path}/images}}}}\nhttp: {{addr: '{address}'}}\n"
+    )
+    with subprocess.Popen(
+        ["docker-registry", "serve", tmp_path / "registry.yml"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        host, port = address.split(":")
+        until(lambda: answers(host, port))
+        yield address
+        process.terminate()
+
+
+def answers(host: str, port: str) -> bool:
+    try:
+        socket.create_connection((host, int(port)), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_an_image_that_is_not_here_is_pulled_once_with_a_line_that_says_so(
+    registry: str, empty: Path
+) -> None:
+    name = f"{registry}/empty:1"
+    docker("build", "-q", "-t", name, "--label", "hotswap=test", str(empty))
+    docker("push", name)
+    docker("image", "rm", "-f", name)
+    lines: list[str] = []
+    asked = Environment(image=name)
+
+    async def play() -> None:
+        await asyncio.gather(*(Docker().prepare(asked, lines.append) for _ in range(2)))
+        async with opened(image=name) as box:
+            assert (box.made.image or "").startswith(f"{registry}/empty@sha256:")
+            assert await said(box, "echo pulled") == "pulled\n"
+
+    asyncio.run(play())
+    assert [line for line in lines if line == f"pulling the image {name}"] == [f"pulling the image {name}"]
+
+
+def test_the_engine_is_that_of_the_docker_context_where_no_variable_names_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / ".docker"))
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    where = "host=unix:///no/such/of-context.sock"
+    docker("context", "create", "elsewhere", "--docker", where)
+    docker("context", "use", "elsewhere")
+    code = "from hotswap.runtimes.docker import Docker; Docker().check()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "no engine answers at unix:///no/such/of-context.sock" in done.stderr
+
+
 def engine() -> dict[str, str]:
     return {name: os.environ[name] for name in ("DOCKER_HOST",) if name in os.environ}
 
@@ -248,8 +312,8 @@ def test_the_loop_leaves_the_same_trace_as_on_local_but_for_the_name_of_the_runt
             done = evaluate(folder, "capitals", *words, *more, env=engine())
         assert done.code == 0, done.stderr
         trace = done.traces[0]
-        nodes = [[node.get("role"), node.get("content")] for node in trace["nodes"]]
-        found.append((nodes, trace["outcome"], trace["answer"], trace["stop"], trace["metrics"].keys()))
+        messages = [(message["role"], message["content"]) for message in trace["messages"]]
+        found.append((messages, trace["outcome"], trace["answer"], trace["stop"], trace["metrics"].keys()))
     assert found[0] == found[1]
     assert containers(of_run(tmp_path / "docker")) == []
 
