@@ -361,6 +361,7 @@ import asyncio, sys
 sys.path[:0] = sys.argv[1:2] + [sys.argv[1] + "/runtimes"]
 from hotswap.runtimes.ssh import Ssh
 from hotswap.contracts.runtime import Command
+from hotswap.processes import guard
 from test_ssh import opened, pids_of
 import json
 async def main():
@@ -369,6 +370,7 @@ async def main():
         process = await box.start(Command(argv=("sh", "-c", "trap '' TERM HUP; echo $$; while :; do sleep 1; done")))
         async for data in process.output():
             print(*far, data.decode(), flush=True)
+guard()
 asyncio.run(main())
 """
 
