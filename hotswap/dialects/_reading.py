@@ -18,6 +18,8 @@ MARKS = frozenset({"type", "id", "status", "thought", "truncated"})
 
 def count(value: Any) -> int | None:
     """Get a number of tokens; null where it is none."""
+    if value is None:
+        return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < COUNT_LIMIT

@@ -32,7 +32,7 @@ from hotswap.proxy.failure import refusal as refusal
 from hotswap.proxy.session import Call, Session
 from hotswap.proxy.stream import Stream
 from hotswap.proxy.tape import Asked, Incoming, NotRecorded, Played, Tape
-from hotswap.proxy.upstream import BROKEN, Client, connection_error, headers_down, pause
+from hotswap.proxy.upstream import BROKEN, Client, Live, connection_error, headers_down, pause
 from hotswap.proxy.way import Way
 from hotswap.proxy.whole import Judge, Whole
 
@@ -221,8 +221,7 @@ class Exchange:
     ) -> web.StreamResponse | Failure:
         """Read an answer in one piece, and send it where it is one."""
         try:
-            async with asyncio.timeout(self._policy.timeout_s):
-                raw = await read_all(incoming)
+            raw = await self._read(incoming)
         except BROKEN as error:
             return self._failed(connection_error(error, self._policy.timeout_s), started)
         first_byte_s = time.monotonic() - self._call.opened
@@ -233,6 +232,12 @@ class Exchange:
         if fault is not None and whole.refused:
             return answered(whole, fault)
         return await delivery.whole(self._as_asked(whole), first_byte_s)
+
+    async def _read(self, incoming: Incoming) -> bytes:
+        if isinstance(incoming, Live) and incoming.here:
+            return await read_all(incoming)
+        async with asyncio.timeout(self._policy.timeout_s):
+            return await read_all(incoming)
 
     def _as_asked(self, whole: Whole) -> Whole:
         """A stream was asked for: the program gets one, and its call says so where the endpoint sent none."""

@@ -14,6 +14,7 @@ from typing import Protocol, cast
 
 UNPACKED_LIMIT = 256 * 2**20
 """Bytes that a body may have when it is unpacked."""
+CODING = "content-encoding"
 SLICE = 2**20
 STEP = 2**16
 """Packed bytes that are taken at a time."""
@@ -43,9 +44,11 @@ class Decoder(Protocol):
 
 def coding_of(headers: Mapping[str, str]) -> str:
     """Get how a body is packed, in lower case; an empty text where it is not."""
-    said = next((value for name, value in headers.items() if name.lower() == "content-encoding"), "")
-    coding = said.strip().lower()
-    return "" if coding == "identity" else coding
+    for name, value in headers.items():
+        if len(name) == len(CODING) and name.lower() == CODING:  # nearly all are told apart by their length
+            coding = value.strip().lower()
+            return "" if coding == "identity" else coding
+    return ""
 
 
 def unpack(raw: bytes, coding: str, most: int = UNPACKED_LIMIT) -> bytes:

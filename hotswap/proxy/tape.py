@@ -50,7 +50,7 @@ class Verdict:
         said: dict[str, Any] = {"how": self.how, "why": self.why, "status": self.status, "tries": self.tries}
         said["made_stream"] = self.made_stream or None
         said["error"] = asdict(self.error) if self.error else None
-        said["usage"] = asdict(self.usage) if self.usage != PLAIN.usage else None
+        said["usage"] = dict(vars(self.usage)) if self.usage != PLAIN.usage else None
         return {name: value for name, value in said.items() if value not in (None, "", PLAIN.how, ())}
 
     @classmethod

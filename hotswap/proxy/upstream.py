@@ -113,6 +113,11 @@ class Live:
     def at_end(self) -> bool:
         return self._response.content.at_eof()
 
+    @property
+    def here(self) -> bool:
+        """Whether the whole body has come, read or not: there is nothing to wait for."""
+        return self._response.content.is_eof()
+
     def close(self) -> None:
         self._response.release() if self.at_end else self._response.close()
 
@@ -164,7 +169,12 @@ def _clean(value: str) -> str:
 
 def open_headers(headers: CIMultiDictProxy[str]) -> tuple[tuple[str, str], ...]:
     """Get a program's headers without anything that opens a door."""
-    return tuple((name, value) for name, value in headers.items() if name.lower() not in SECRETS | {"cookie"})
+    return tuple((name, value) for name, value in headers.items() if _is_open(name))
+
+
+@lru_cache(1024)
+def _is_open(name: str) -> bool:
+    return name.lower() not in SECRETS | {"cookie"}
 
 
 @lru_cache(1024)

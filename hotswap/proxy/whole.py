@@ -109,7 +109,9 @@ class Judge:
     def _read(self, plain: bytes, status: int) -> Answer:
         try:
             answer = self.own.read_answer(plain)
-            return replace(answer, error=answer.error and replace(answer.error, status=status))
+            if answer.error is None:
+                return answer
+            return replace(answer, error=replace(answer.error, status=status))
         except Exception as error:  # noqa: BLE001 (as said above)
             return Answer(error=ProviderError("malformed", f"the answer could not be read: {error!r}", 200))
 
