@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import os
 import platform
+import socket
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from hotswap.errors import Fault, UsageError
 
 T = TypeVar("T")
 CALLS_AT_ONCE = 8
+USUAL = "/var/run/docker.sock"
 CALL_S = 60
 """A call that the engine does not answer in this time has failed."""
 REMEDY = "start one (apt-get install docker.io), or name one by DOCKER_HOST; without any, choose -r bwrap"
@@ -33,12 +35,12 @@ class Engine:
         docker = importlib.import_module("docker")
         address = host()
         try:
+            _knock(address)
             client = docker.APIClient(address, version="auto", timeout=CALL_S, num_pools=CALLS_AT_ONCE)
-        except docker.errors.DockerException as error:
-            shown = address or "/var/run/docker.sock"
-            raise UsageError(
-                f"runtime docker: no engine answers at {shown} ({_brief(error)}); {REMEDY}"
-            ) from None
+        except (docker.errors.DockerException, OSError) as error:
+            shown = address or f"unix://{USUAL}"
+            message = f"runtime docker: no engine answers at {shown} ({_brief(error)})"
+            raise UsageError(f"{message}; {REMEDY}") from None
         weakref.finalize(self, _close, client, self._threads)
         return client
 
@@ -67,6 +69,14 @@ class Engine:
 
     async def threaded(self, act: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, act)
+
+
+def _knock(address: str | None) -> None:
+    """Raise OSError where nobody listens at a Unix socket: the SDK would leave one of its own open then."""
+    path = USUAL if address is None else address.removeprefix("unix://")
+    if path.startswith("/"):
+        with socket.socket(socket.AF_UNIX) as way:
+            way.connect(path)
 
 
 def _close(client: Any, threads: ThreadPoolExecutor) -> None:
