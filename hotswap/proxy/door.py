@@ -15,8 +15,8 @@ from aiohttp import web
 
 STRANGERS = 256
 """Connections that may be open without having shown a secret."""
-STRANGER_S = 1.0
-"""So long one may stay in any case: a thousand programs may start together."""
+STRANGER_S = 10.0
+"""So long one may stay in any case: a thousand programs may start together, on a machine that is busy with that."""
 HEADERS_S = 30.0
 """Seconds from the first byte of a request to the end of its headers."""
 HEADER_LIMIT = 64 * 2**10
