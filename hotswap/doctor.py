@@ -133,7 +133,7 @@ def _runtime(name: str, layers: Sequence[Layer]) -> Finding:
         ((_, runtime),) = runtimes(layers, (name,))
     except UsageError as error:
         return Finding("runtime", name, "note", error.problems[0])
-    except Exception as error:  # a part from outside: the others are looked at all the same
+    except Exception as error:  # noqa: BLE001 (a part from outside: the others are looked at all the same)
         return Finding("runtime", name, "missing", f"its check failed: {type(error).__name__}: {error}")
     closed = "its boxes can be closed" if runtime.closed else "no boundary: agent code runs with your rights"
     return Finding("runtime", name, "ok", f"{closed}; network {runtime.network or runtime.default_network}")

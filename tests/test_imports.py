@@ -20,7 +20,6 @@ LAYERS = (
         "limits",
         "translation",
         "capture",
-        "egress",
         "proxy",
         "models",
     },

@@ -236,8 +236,13 @@ def test_a_tasks_last_try_is_what_is_replayed(tmp_path: Path) -> None:
 def test_a_run_with_misbehaviour_is_replayed_to_the_same_outcomes_blames_and_faults(tmp_path: Path) -> None:
     def ends(done: Done) -> list[Any]:
         return sorted(
-            (one["task"]["id"], one["outcome"], (one["error"] or {}).get("blame"), one["reward"])
-            + tuple((call["fault"], (call["error"] or {}).get("type")) for call in one["calls"])
+            (
+                one["task"]["id"],
+                one["outcome"],
+                (one["error"] or {}).get("blame"),
+                one["reward"],
+                *tuple((call["fault"], (call["error"] or {}).get("type")) for call in one["calls"]),
+            )
             for one in done.traces
         )
 
