@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import os
 import re
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from hotswap.runtimes._docker_engine import Engine, is_missing
 MARKER = "hotswap"
 """The label of all that we make."""
 FROM = re.compile(r"^(\s*FROM\s+(?:--\S+\s+)*)(\S+)(.*)$", re.IGNORECASE | re.MULTILINE)
+LAYER = re.compile(r" ---> ([0-9a-f]{12})")
+FROM_STEP = re.compile(r"Step \d+/\d+ : FROM ", re.IGNORECASE)
 TAIL = 30
 """Lines of a build's log that its failure shows."""
 SAID_EVERY_S = 5.0
@@ -108,6 +112,9 @@ class Images:
             except Fault as fault:
                 log.append(fault.record.message.partition(": ")[2])
             found = await self._found(name)
+            if found is None and (half := half_built(log)):
+                with suppress(Fault):  # what is in the way is no more than a layer that stays
+                    await self._engine.call(lambda client: _remove_nameless(client, half), half)
         if found is None:
             end = "\n".join(log[-TAIL:])
             last = log[-1] if log else "the engine said nothing"
@@ -165,6 +172,23 @@ def _build(client: Any, folder: Path, text: str, name: str, log: list[str], say:
                 log.extend(line.splitlines())
             if line.startswith("Step "):
                 say(f"building the image of {folder}/Dockerfile: {line}")
+
+
+def half_built(log: list[str]) -> str | None:
+    """Get the image of the last step that a build made itself, and did not find in its cache."""
+    made = [
+        match[1]
+        for before, line in itertools.pairwise(log)
+        if (match := LAYER.fullmatch(line)) and "Using cache" not in before and not FROM_STEP.match(before)
+    ]
+    return made[-1] if made else None
+
+
+def _remove_nameless(client: Any, image: str) -> None:
+    """Remove what a build that failed left; what has a name, or is in use, stays."""
+    about = client.inspect_image(image)
+    if not about.get("RepoTags") and not about.get("RepoDigests"):
+        client.remove_image(image)
 
 
 def _docker_error(message: str) -> Exception:

@@ -184,10 +184,12 @@ async def test_an_entrypoint_has_done_its_part_before_the_first_command(empty: P
 async def test_a_build_that_fails_shows_the_end_of_its_log(empty: Path) -> None:
     with (empty / "Dockerfile").open("a") as file:
         file.write("RUN echo last words; exit 3\n")
+    before = set(docker("image", "ls", "-aq").split())
     with pytest.raises(Fault, match="cannot be built") as fault:
         await Docker().prepare(Environment(dockerfile=str(empty)), lambda _line: None)
     assert (fault.value.record.blame, fault.value.record.type) == ("taskset", "build")
     assert "last words" in (fault.value.record.detail or "")
+    assert set(docker("image", "ls", "-aq").split()) == before
 
 
 @in_loop
