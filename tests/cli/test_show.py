@@ -170,6 +170,7 @@ def test_json_is_the_traces_and_nothing_else(tmp_path: Path) -> None:
     for line in lines:
         check_trace(line)
     assert [json.loads(line)["task"]["id"] for line in lines] == ["fr", "it"]
+    odd.answer = "lone \\udc80 and \u2028"  # spelled out: half of a pair is in no file
     assert Trace.from_line(lines[0]) == odd
 
 
