@@ -216,6 +216,9 @@ def test_a_box_that_bubblewrap_cannot_make_is_blamed_on_the_runtime_and_leaves_n
 
 
 def test_the_loop_plays_in_a_closed_box_of_another_machine(sshd: Sshd, tmp_path: Path) -> None:
+    others = set(
+        sshd.root.iterdir()
+    )  # a test that kills what holds a box leaves its folder, for `eval clean`
     with Provider(call_tool("bash", {"command": "pwd; ls /home"}), say("42")) as provider:
         flags = [*sshd.flags, "--runtime.ssh.inside", "bwrap", "-H", "loop,tools=bash"]
         done = evaluate(tmp_path, "reverse_text", "-n", "1", *flags, "-m", f"s@{provider.url}")
@@ -224,4 +227,4 @@ def test_the_loop_plays_in_a_closed_box_of_another_machine(sshd: Sshd, tmp_path:
     assert "/workspace\nagent" in told
     (trace,) = done.traces
     assert trace["box"]["network"] == "closed"
-    assert list(sshd.root.iterdir()) == []
+    assert set(sshd.root.iterdir()) <= others
