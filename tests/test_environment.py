@@ -7,7 +7,7 @@ from hotswap.contracts.task import Task
 
 FULL = Environment(
     image="python:3.12", cpus=1.5, memory_mb=2048, pids=99, user="agent", workdir="/app",
-    env={"A": "1"}, network="pypi.org", capabilities=("NET_RAW",),
+    env={"A": "1"}, network="example.org", capabilities=("NET_RAW",),
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 HOST = re.compile(
     r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?", re.ASCII
 )
-SAID = "open, closed, or a list of hosts such as pypi.org,*.debian.org,192.0.2.0/24"
+SAID = "open, closed, or a list of hosts such as example.org,*.example.net,192.0.2.0/24"
 
 
 @dataclass(frozen=True)

@@ -270,7 +270,7 @@ class Runtime(Part, ABC):
     """Boxes may lack every library of this machine: programs are mounted with all that they need."""
 
     network: str | None = None
-    """What a box may reach beside the model: open, closed, or hosts such as pypi.org,*.debian.org."""
+    """What a box may reach beside the model: open, closed, or hosts such as example.org,*.example.net."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

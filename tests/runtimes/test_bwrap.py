@@ -143,7 +143,7 @@ async def test_of_etc_only_chosen_files_are_there() -> None:
 async def test_the_environment_is_made_of_an_allow_list_and_a_path_that_is_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PATH", f"/root/.pyenv/shims:/no/such:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"/root/.shims:/no/such:{os.environ['PATH']}")
     monkeypatch.setenv("SOME_TOKEN", "x")
     async with opened() as box:
         found = dict(line.split("=", 1) for line in (await said(box, "env")).splitlines())
@@ -362,8 +362,8 @@ async def test_a_list_of_hosts_is_a_second_door_that_programs_are_told_of() -> N
         reached.append(listener.getsockname()[1])
         return await accept(listener)
 
-    needs = replace(NEEDS, network=Network.parse("pypi.org"), egress=out)
-    async with opened(Bwrap(network="pypi.org"), needs) as box:
+    needs = replace(NEEDS, network=Network.parse("example.org"), egress=out)
+    async with opened(Bwrap(network="example.org"), needs) as box:
         assert (
             await said(box, 'echo "$HTTPS_PROXY $http_proxy"')
             == " ".join([f"http://127.0.0.1:{reached[0]}"] * 2) + "\n"
@@ -375,7 +375,7 @@ async def test_a_list_of_hosts_is_a_second_door_that_programs_are_told_of() -> N
 @in_loop
 async def test_a_list_of_hosts_without_a_way_out_is_no_box() -> None:
     with pytest.raises(Fault, match="no way out"):
-        async with opened(Bwrap(), replace(NEEDS, network=Network.parse("pypi.org"))):
+        async with opened(Bwrap(), replace(NEEDS, network=Network.parse("example.org"))):
             pass
 
 

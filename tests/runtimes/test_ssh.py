@@ -151,7 +151,7 @@ def test_a_machine_without_ssh_is_refused(sshd: Sshd, monkeypatch: pytest.Monkey
         ({"host": None}, "no machine is named"),
         ({"host": "-oProxyCommand=x"}, "expected a name"),
         ({"network": "closed"}, "ssh cannot hold it"),
-        ({"network": "pypi.org"}, "ssh cannot hold it"),
+        ({"network": "example.org"}, "ssh cannot hold it"),
         ({"config": "no-such-file"}, "no-such-file is no file"),
         ({"options": "Compression"}, "expected NAME=value"),
         ({"env": "OPENAI_API_KEY=sk"}, "holds a provider's key"),

@@ -162,9 +162,9 @@ def test_what_it_holds_and_what_it_does_not_is_said_before_a_run(sshd: Sshd) -> 
     assert ssh.closed
     assert str(ssh.policy(Environment())) == "closed"
     assert ssh.refuses(Environment(network="closed")) is None
-    assert "network pypi.org" in (ssh.refuses(Environment(network="pypi.org")) or "")
+    assert "network example.org" in (ssh.refuses(Environment(network="example.org")) or "")
     with pytest.raises(UsageError, match="ssh cannot hold it"):
-        Ssh(**sshd.settings, inside="bwrap", network="pypi.org").check()
+        Ssh(**sshd.settings, inside="bwrap", network="example.org").check()
     with pytest.raises(UsageError, match="inside"):
         Ssh(**sshd.settings, inside="docker")
 
