@@ -141,9 +141,9 @@ async def test_of_etc_only_chosen_files_are_there() -> None:
 
 @in_loop
 async def test_the_environment_is_made_of_an_allow_list_and_a_path_that_is_there(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PATH", f"/root/.shims:/no/such:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/no/such:{os.environ['PATH']}")
     monkeypatch.setenv("SOME_TOKEN", "x")
     async with opened() as box:
         found = dict(line.split("=", 1) for line in (await said(box, "env")).splitlines())
